@@ -187,7 +187,7 @@ def cloud(own_pool):
         wait_for("one node", lambda: sinfo(pool) == {"n0": "idle"} and slurmds(pool, "pool") == ["n0"])
         yield pool
     finally:
-        pool.shell("scancel", "-u", "researcher")
+        pool.shell("scancel", "-u", "root")
         patch(pool, {"nodeSelector": None, "autoscale": None})
         pool.kubectl("label", "node", "n0", "n1", "cloud-")
         wait_for("both are there", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle"})
@@ -213,6 +213,6 @@ def test_a_machine_is_made_for_jobs_that_wait_and_goes_when_it_is_idle(cloud):
     pool.kubectl("label", "node", "n1", "cloud=yes")
     wait_for("it runs there", lambda: where(second) == "n1")
     wait_for("no more are asked for", lambda: asked() == [] and growing() == "Enough")
-    pool.shell("scancel", "-u", "researcher")
+    pool.shell("scancel", "-u", "root")
     wait_for("one node is left", lambda: len(slurmds(pool, "pool")) == 1 and len(sinfo(pool)) == 1)
     assert asked() == []

@@ -28,6 +28,7 @@ struct grow_look {
 	size_t n;
 	const char *names[TD_GROW_SETS];
 	struct td_grow_set sets[TD_GROW_SETS];
+	long long most[TD_GROW_SETS];  // nodes that it may have
 	long long known[TD_GROW_SETS]; // nodes of the set that Slurm has and keeps
 	size_t n_sets;
 };
@@ -211,11 +212,10 @@ static void read_sets(struct grow_look *k, const struct td_object *sc)
 	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(sc->root, "status.autoscale"), i, n, x) {
-		long long room = td_jint(x, "max", 0) - td_jint(x, "machines", 0);
 		if (k->n_sets == TD_GROW_SETS || !td_jstr(x, "nodeSet"))
 			continue;
 		k->names[k->n_sets] = td_jstr(x, "nodeSet");
-		k->sets[k->n_sets++].room = room > 0 ? (size_t)room : 0;
+		k->most[k->n_sets++] = td_jint(x, "max", 0);
 	}
 }
 
@@ -255,6 +255,9 @@ void td_grow_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_p
 	if (k->n_sets)
 		read_jobs(k, f);
 	td_auto_free struct td_grow_node *v = read_nodes(k);
+	// A machine that is there and Slurm does not know yet is still wanted.
+	for (size_t s = 0; s < k->n_sets; s++)
+		k->sets[s].room = k->most[s] > k->known[s] ? (size_t)(k->most[s] - k->known[s]) : 0;
 	td_pool_grow(v, k->all->n, k->sets, k->n_sets, k->jobs, k->n);
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = words(k, sc);

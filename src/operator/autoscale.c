@@ -224,6 +224,5 @@ void td_op_autoscale_told(struct td_op *op, const struct td_object *sc, yyjson_m
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
 		td_jm_str(d, o, "nodeSet", sets.v[i]->name);
 		td_jm_int(d, o, "max", td_jint(set, "spec.autoscale.max", 0));
-		td_jm_int(d, o, "machines", td_jint(set, "status.matched", 0));
 	}
 }

@@ -109,17 +109,18 @@ void td_pool_grow(struct td_grow_node *v, size_t n, struct td_grow_set *sets, si
 
 // ---- how many nodes ----
 
-enum { MADE_MS = 15 * 60000 };
+enum { MADE_MS = 15 * 60000, BEGINS_MS = 60000 };
 
 static bool leaves(const struct td_pool_member *m)
 {
 	return m->record && m->record->drain && td_pool_reason_is(m->record->reason, TD_REASON_SCALE_IN);
 }
 
-// It is a node of Slurm's, or about to be one again.
-static bool serves(const struct td_pool_member *m, bool view)
+// It is a node of Slurm's, or about to be one: a slurmd that has just begun is let come, whoever waits now.
+static bool serves(const struct td_pool_member *m, const struct td_grow_policy *p)
 {
-	return m->exists && m->matched && m->pod && (!view || ((m->record || m->pod_ready) && !leaves(m)));
+	bool there = m->record || m->pod_ready || p->now_ms - m->pod_born_ms < BEGINS_MS;
+	return m->exists && m->matched && m->pod && (!p->view || (there && !leaves(m)));
 }
 
 static bool idle(const struct td_pool_member *m, const struct td_grow_policy *p)
@@ -143,13 +144,12 @@ struct td_grow_plan td_pool_grow_set(struct td_pool_member *v, size_t n, const s
 		struct td_pool_member *m = &v[i];
 		m->spare = false;
 		all += m->exists && m->matched;
-		there += serves(m, p->view);
-		coming += m->exists && m->matched && !serves(m, p->view) &&
-			  (m->ready || p->now_ms - m->made_ms < MADE_MS);
+		there += serves(m, p);
+		coming += m->exists && m->matched && !serves(m, p) && (m->ready || p->now_ms - m->made_ms < MADE_MS);
 	}
 	long long keep = p->wanted > there ? p->wanted : there;
 	for (size_t i = n; i-- > 0 && !p->wanted && keep > p->min;) { // of equals the last by name goes
-		v[i].spare = serves(&v[i], p->view) && idle(&v[i], p);
+		v[i].spare = serves(&v[i], p) && idle(&v[i], p);
 		keep -= v[i].spare;
 	}
 	keep = least(keep > p->min ? keep : p->min, p->max);

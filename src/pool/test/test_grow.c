@@ -148,6 +148,13 @@ static void a_machine_that_comes_is_not_asked_for_again(void **state)
 	assert_int_equal(td_pool_grow_set(v, 2, &p).machines, 0);
 	v[1].made_ms = 1000; // it never came
 	assert_int_equal(td_pool_grow_set(v, 2, &p).machines, 1);
+	v[1].pod_born_ms = 9990000; // its slurmd has just begun, and whoever waited has gone
+	p.wanted = 0;
+	records[0].jobs = true;
+	assert_int_equal(td_pool_grow_set(v, 2, &p).nodes, 2);
+	records[0].jobs = false;
+	p.wanted = 2;
+	v[1].pod_born_ms = 1000;
 	p.max = 2; // it counts as a machine all the same
 	assert_int_equal(td_pool_grow_set(v, 2, &p).machines, 0);
 	v[1].ready = true; // one that Slurm let go is there again
