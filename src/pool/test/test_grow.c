@@ -1,5 +1,5 @@
 // Which jobs ask for new nodes, and how many a NodeSet has.
-// rows: A4.5, A4.8
+// rows: A4.5 A4.8
 #include "pool/grow.h"
 
 #include "base/names.h"
