@@ -33,7 +33,7 @@ struct grow_look {
 	size_t n_sets;
 };
 
-bool td_grow_on(struct td_bridge *b)
+bool td_growth_on(struct td_bridge *b)
 {
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
 	return sc && (yyjson_arr_size(td_jget(sc->root, "status.autoscale")) ||
@@ -63,7 +63,7 @@ static bool empty(const char *s)
 	return !s || !*s;
 }
 
-bool td_grow_read(const struct td_slurm_job *j, char kinds[][64], struct td_grow_job *ret)
+bool td_growth_read(const struct td_slurm_job *j, char kinds[][64], struct td_grow_job *ret)
 {
 	struct td_ask_wait *w = td_ask_wait_of_job(j);
 	if (!w || !empty(j->required_nodes)) { // it waits for nodes that it names
@@ -118,7 +118,7 @@ static void add(struct grow_look *k, const struct td_policies_known *x)
 	if (td_slurm_job(k->slurm, x->id, k->b->cancel, &j, &e) || td_job_phase(j.states) != TD_PHASE_WAITING || j.hold)
 		return;
 	struct td_grow_job *g = &k->jobs[k->n];
-	if (!td_grow_read(&j, k->kinds, g))
+	if (!td_growth_read(&j, k->kinds, g))
 		return;
 	bool reserves = false, some = false;
 	td_auto_free bool *may = td_calloc(k->all->n + 1, sizeof(*may));
@@ -240,7 +240,7 @@ static yyjson_mut_doc *words(const struct grow_look *k, const struct td_object *
 	return d;
 }
 
-void td_grow_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_policies_facts *f, int64_t *next_ms)
+void td_growth_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_policies_facts *f, int64_t *next_ms)
 {
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);

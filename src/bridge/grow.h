@@ -12,11 +12,11 @@
 struct td_policies_facts;
 // ---- the thread of policies ----
 // A NodeSet of this SlurmCluster may grow, or what was said of one is to be taken back.
-bool td_grow_on(struct td_bridge *b);
+bool td_growth_on(struct td_bridge *b);
 // *next_ms: mono, not before; 0 at first.
-void td_grow_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_policies_facts *f, int64_t *next_ms);
+void td_growth_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_policies_facts *f, int64_t *next_ms);
 // ---- for tests ----
 struct td_grow_job;
 // What a job asks for, in the terms of pool/grow.h, its kinds of GRES by their numbers in `kinds`, which grows. False: it is
 // not known, or new nodes would not help it. j->may and j->in are the caller's.
-bool td_grow_read(const struct td_slurm_job *job, char kinds[][64], struct td_grow_job *ret);
+bool td_growth_read(const struct td_slurm_job *job, char kinds[][64], struct td_grow_job *ret);

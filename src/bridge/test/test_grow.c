@@ -93,7 +93,7 @@ static void what_one_part_takes(void **state)
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		char kinds[TD_GROW_KINDS][64] = {""};
 		struct td_grow_job g;
-		assert_true(td_grow_read(&cases[i].j, kinds, &g));
+		assert_true(td_growth_read(&cases[i].j, kinds, &g));
 		assert_int_equal(g.parts, cases[i].parts);
 		assert_int_equal(g.times, cases[i].times);
 		assert_int_equal(g.part.cpus, cases[i].cpus);
@@ -109,7 +109,7 @@ static void who_names_his_nodes_waits_for_these(void **state)
 	char kinds[TD_GROW_KINDS][64] = {""};
 	struct td_grow_job g;
 	const struct td_slurm_job j = {.want_cpus = 1, .want_tasks = 1, .required_nodes = S("n1")};
-	assert_false(td_grow_read(&j, kinds, &g));
+	assert_false(td_growth_read(&j, kinds, &g));
 }
 
 static void kinds_have_one_number_for_all_jobs(void **state)
@@ -118,7 +118,7 @@ static void kinds_have_one_number_for_all_jobs(void **state)
 	struct td_grow_job g;
 	const struct td_slurm_job j = {
 		.want_cpus = 1, .want_tasks = 1, .want_memory_mb = 1, .tres_per_node = S("gres/gpu:h100:2,gres/gpu:1")};
-	assert_true(td_grow_read(&j, kinds, &g));
+	assert_true(td_growth_read(&j, kinds, &g));
 	assert_int_equal(g.part.gres[0], 1);
 	assert_int_equal(g.part.gres[1], 2);
 	assert_string_equal(kinds[1], "gpu:h100");
