@@ -174,3 +174,45 @@ def test_a_node_on_demand_comes_for_a_job_and_goes_when_it_is_idle(burst):
     pool.shell("scancel", job)
     wait_for("it is given back", lambda: sinfo(pool)["n1"] in ("idle%", "idle~") and slurmds(pool, "burst") == [])  # % for a moment
     wait_for("nothing is wrong with it", lambda: {c["type"]: c["status"] for c in status()["conditions"]}["Ready"] == "True" and status()["poweredDown"] == 1)
+
+
+@pytest.fixture
+def cloud(own_pool):
+    """n0 is of the NodeSet, and n1 no machine yet: it gets the labels when one is made. Afterwards it is as before."""
+    pool = own_pool
+    wait_for("both are idle", lambda: settled(pool))
+    pool.kubectl("label", "node", "n0", "cloud=yes")
+    try:
+        patch(pool, {"nodeSelector": {"cloud": "yes"}, "autoscale": {"min": 1, "max": 2, "idleTime": "1s"}})
+        wait_for("one node", lambda: sinfo(pool) == {"n0": "idle"} and slurmds(pool, "pool") == ["n0"])
+        yield pool
+    finally:
+        pool.shell("scancel", "-u", "root")
+        patch(pool, {"nodeSelector": None, "autoscale": None})
+        pool.kubectl("label", "node", "n0", "n1", "cloud-")
+        wait_for("both are there", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle"})
+
+
+@pytest.mark.feature("A4.5", "A4.8")
+def test_a_machine_is_made_for_jobs_that_wait_and_goes_when_it_is_idle(cloud):
+    """The test is the cluster autoscaler: it makes a machine for a pod that no node has room for, and takes one away that has no pod."""
+    pool = cloud
+    asked = lambda: [p for p in pool.items("pods", *NS, "-l", "app.kubernetes.io/name=wanted-node") if "deletionTimestamp" not in p["metadata"]]  # noqa: E731
+    growing = lambda: next((c["reason"] for c in pool.get(*SET)["status"]["conditions"] if c["type"] == "Growing"), None)  # noqa: E731
+    submit = lambda *a: pool.shell("sbatch", "--parsable", "--mem=100M", "--gres=gpu:8", *a, "--wrap", "sleep 1000").strip()  # noqa: E731
+    where = lambda ident: pool.shell("squeue", "-h", "-j", ident, "-t", "R", "-o", "%N").strip()  # noqa: E731
+    first = submit()
+    wait_for("it runs", lambda: where(first) == "n0")
+    submit("-H")
+    submit("-d", f"afterok:{first}")
+    second = submit()
+    wait_for("a machine is asked for", lambda: len(asked()) == 1)
+    wait_for("no node has room for it", lambda: any(c["type"] == "PodScheduled" and c["reason"] == "Unschedulable" for c in asked()[0]["status"].get("conditions", [])))
+    wait_for("the NodeSet says why", lambda: growing() == "JobsWait")
+    assert f"job {second} of " in next(c["message"] for c in pool.get(*SET)["status"]["conditions"] if c["type"] == "Growing")
+    pool.kubectl("label", "node", "n1", "cloud=yes")
+    wait_for("it runs there", lambda: where(second) == "n1")
+    wait_for("no more are asked for", lambda: asked() == [] and growing() == "Enough")
+    pool.shell("scancel", "-u", "root")
+    wait_for("one node is left", lambda: len(slurmds(pool, "pool")) == 1 and len(sinfo(pool)) == 1)
+    assert asked() == []

@@ -68,6 +68,8 @@ int td_allowed_find(struct td_bridge *b, const struct td_slurm_job *j, const str
 					  .reserves = *is.reserved != '\0',
 					  .constraint = *is.features ? is.features : NULL};
 	td_pool_allowed(&f, may, ret);
+	if (ask->reserves)
+		*ask->reserves = *is.reserved != '\0';
 	if (ask->constraint)
 		snprintf(ask->constraint, TD_ALLOWED_CONSTRAINT, "%s", is.features);
 	td_ask_wait_unref(wait);

@@ -14,6 +14,7 @@ struct td_allowed_ask {
 	const struct td_slurm_nodes *nodes;
 	bool any_devices; // whatever devices the nodes have
 	char *constraint; // its room is TD_ALLOWED_CONSTRAINT: what the job says of features; NULL: not asked
+	bool *reserves;   // whether it has a reservation; NULL: not asked
 	struct td_cancel *cancel;
 };
 // The same per node, for decisions. One or two calls to Slurm.

@@ -13,7 +13,7 @@
 //   again.[ch]   native jobs that were queued again begin soon
 //   ends.c       how runs of jobs went, for /metrics
 //   fragments.c  free devices on nodes that are too cut up, for /metrics
-//   cuts.[ch]    GPUs are cut because a job or a pod waits for a part
+//   cuts.[ch] grow.[ch]  for who waits GPUs are cut; a cluster autoscaler makes machines
 //   allowed.[ch]   on which nodes a job that waits may run
 //   granted.c    resource groups, and whose they are
 //   quota.[ch]   why a pod waits for its tenant's quota

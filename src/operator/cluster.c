@@ -780,6 +780,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	td_jm_str(d, root, "restUrl", v->url);
 	if (td_jget(old, "policies")) // the bridge's
 		yyjson_mut_obj_add_val(d, root, "policies", yyjson_val_mut_copy(d, td_jget(old, "policies")));
+	td_op_autoscale_told(op, sc, d, root);
 	td_op_keys_status(op, sc, d, root);
 	td_op_storage_groups_status(op, sc, d, root);
 	if (v->known)

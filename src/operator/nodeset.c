@@ -59,6 +59,7 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 	else
 		td_op_on_demand_check(p->sc->root, set->root, ret);
 	td_slurm_hosts_check(set->root, ret);
+	td_op_autoscale_check(set->root, ret);
 	td_op_other_check(p->sc ? p->sc->root : NULL, set->root, ret);
 
 	for (size_t i = 0; i < rows->n; i++) {
@@ -80,10 +81,10 @@ static int64_t force_s(const yyjson_val *set, const char *force, const char *tim
 }
 
 static void decide(const struct td_op_pass *p, const struct td_object *set, struct td_op_rows *rows,
-		   struct td_pool_set_counts *ret)
+		   struct td_pool_set_counts *ret, struct td_op_scale *scale)
 {
 	const char *idle = td_jstr_or(set->root, "spec.onDemand.idleTime", "10m");
-	const struct td_pool_policy policy = {
+	struct td_pool_policy policy = {
 		.replicas = td_jint(set->root, "spec.replicas", -1),
 		.on_demand = td_op_on_demand(set->root),
 		.idle_s = td_op_seconds(idle),
@@ -98,6 +99,7 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 	struct td_pool_member *flat = td_calloc(rows->n ? rows->n : 1, sizeof(*flat));
 	for (size_t i = 0; i < rows->n; i++)
 		flat[i] = rows->v[i].n;
+	td_op_autoscale_decide(p, set, flat, rows->n, &policy, scale);
 	td_pool_nodeset_decide(flat, rows->n, &policy, ret);
 
 	for (size_t i = 0; i < rows->n; i++) {
@@ -137,13 +139,14 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 	td_auto_strv struct td_strv problems = {0};
 	problems_of(p, set, &rows, &problems);
 	struct td_pool_set_counts k;
-	decide(p, set, &rows, &k);
+	struct td_op_scale scale = {0};
+	decide(p, set, &rows, &k, &scale);
 
 	// A spec with problems changes nothing: what runs goes on running. A node that fails does
 	// not hold up the others.
 	bool force = td_jbool(set->root, "spec.updateStrategy.force", false) ||
 		     td_jbool(set->root, "spec.scaleDown.force", false);
-	p->v->looked.moving |= td_op_on_demand(set->root) || td_api_other_cluster(set->root);
+	p->v->looked.moving |= td_op_on_demand(set->root) || td_api_other_cluster(set->root) || scale.on;
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
 	for (size_t i = 0; i < rows.n && p->sc; i++) {
@@ -166,6 +169,15 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 		}
 	}
 
+	if (problems.n == 0 && p->sc) {
+		struct td_error e = TD_ERROR_INIT;
+		int r = td_op_autoscale_act(p, set, &rows, &scale, &e);
+		if (r && !first) {
+			first = r;
+			first_err = e;
+		}
+	}
+
 	*unsettled |= k.ready != k.desired;
 	if (problems.n == 0)
 		td_op_on_demand_note(set, &rows, demand);
@@ -176,7 +188,8 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 	td_auto_buf struct td_buf text = {0};
 	for (size_t i = 0; i < problems.n; i++)
 		td_buf_printf(&text, "%s%s", i ? "; " : "", problems.v[i]);
-	r = td_op_nodeset_status(p, set, &rows, &k, problems.n ? td_buf_str(&text) : NULL, err);
+	const struct td_op_said_of said = {&k, &scale, problems.n ? td_buf_str(&text) : NULL};
+	r = td_op_nodeset_status(p, set, &rows, &said, err);
 	if (!first)
 		return r;
 	if (err)

@@ -75,9 +75,15 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 // that it does not ask for.
 int td_op_row_placeholder(const struct td_op_pass *p, struct td_object *set, const struct td_op_row *x,
 			  struct td_error *err);
-// Writes the status. problem: of the spec, in one line; NULL: none.
+struct td_op_scale;
+struct td_op_said_of { // what a pass found out about a NodeSet
+	const struct td_pool_set_counts *k;
+	const struct td_op_scale *scale;
+	const char *problem; // of the spec, in one line; NULL: none
+};
+// Writes the status.
 int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
-			 const struct td_pool_set_counts *k, const char *problem, struct td_error *err);
+			 const struct td_op_said_of *said, struct td_error *err);
 
 // The nodes of all NodeSets on demand that Slurm shall know of, in the form of the ConfigMap CLUSTER-on-demand
 // (programs/on-demand.sh): slurmctld's pod makes their records, because REST cannot.
@@ -90,5 +96,31 @@ void td_op_demand_done(struct td_op_demand *d);
 void td_op_on_demand_note(const struct td_object *set, const struct td_op_rows *rows, struct td_op_demand *ret);
 // Writes the ConfigMap when it differs.
 int td_op_on_demand_tell(const struct td_op_pass *p, const struct td_op_demand *d, struct td_error *err);
+
+// ---- autoscale.c: machines that a cluster autoscaler makes ----
+#define TD_WANTED_NODE "wanted-node" // TD_LABEL_NAME of the pods that ask for them
+struct td_op_scale {
+	bool on;            // spec.autoscale is there
+	bool full;          // somebody waits, and there are as many as there may be
+	long long machines; // that are asked for
+	const char *why;    // who waits; points into the SlurmCluster; NULL: nobody
+};
+bool td_op_autoscale(const yyjson_val *set);
+void td_op_autoscale_check(const yyjson_val *set, struct td_strv *problems);
+// True when a cluster autoscaler is about to take the machine away.
+bool td_op_doomed(const yyjson_val *node);
+// Sets policy->replicas, and which members may go. Sets without spec.autoscale stay as they are.
+void td_op_autoscale_decide(const struct td_op_pass *p, const struct td_object *set, struct td_pool_member *v, size_t n,
+			    struct td_pool_policy *policy, struct td_op_scale *ret);
+// The pod by which a machine is asked for, the at-th of the set.
+struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows,
+				 size_t at);
+bool td_op_is_wanted(const struct td_object *pod);
+// Makes and removes these pods, so that there are as many as machines are asked for.
+int td_op_autoscale_act(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
+			const struct td_op_scale *s, struct td_error *err);
+// Adds what the NodeSet's status says of it. text: room for the condition's words, which must live as long as c.
+void td_op_autoscale_status(const struct td_op_scale *s, yyjson_mut_doc *d, yyjson_mut_val *status,
+			    struct td_pool_set_conditions *c, char *text, size_t len);
 // Removes pods, shares and records whose NodeSet or cluster is gone.
 int td_op_nodesets_sweep(const struct td_op_pass *p, const struct td_objects *nodes, struct td_error *err);

@@ -52,7 +52,7 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, con
 		if (td_kube_pod_ended(pods.v[i]->root) ||
 		    td_streq(td_jstr(spec, "schedulerName"),
 			     td_jstr_or(p->sc->root, "spec.scheduler.schedulerName", "tandem")) ||
-		    (td_streq(pods.v[i]->ns, p->ns) && td_op_is_placeholder(pods.v[i])))
+		    (td_streq(pods.v[i]->ns, p->ns) && (td_op_is_placeholder(pods.v[i]) || td_op_is_wanted(pods.v[i]))))
 			continue;
 		td_op_others_add(spec, resource, &v);
 	}

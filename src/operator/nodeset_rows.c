@@ -253,7 +253,8 @@ static void facts(const struct td_op_pass *p, const struct td_object *set, uint6
 	x->n.host = td_slurm_host_set(set->root);
 	x->n.exists = x->node && !td_object_deleting(x->node);
 	x->n.ready = x->node && td_op_ready(x->node);
-	x->n.matched = x->n.matched && p->sc;
+	x->n.matched = x->n.matched && p->sc && !(x->node && td_op_autoscale(set->root) && td_op_doomed(x->node->root));
+	x->n.made_ms = x->node ? td_op_born(x->node) : 0;
 	if (x->n.matched && !x->n.host)
 		want(p, set, base, x);
 	x->n.record_differs =

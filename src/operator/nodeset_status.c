@@ -94,8 +94,9 @@ static void node_lines(const struct td_op_pass *p, const struct td_op_rows *rows
 }
 
 int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
-			 const struct td_pool_set_counts *k, const char *problem, struct td_error *err)
+			 const struct td_op_said_of *said, struct td_error *err)
 {
+	const struct td_pool_set_counts *k = said->k;
 	yyjson_val *old = td_jget(set->root, "status");
 	long long gen = td_jint(set->root, "metadata.generation", 0);
 	bool fresh = p->sc && p->v->fresh;
@@ -116,7 +117,7 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 	td_auto_buf struct td_buf failed = {0};
 	failures(rows, &failed);
 	td_auto_free char *other = td_op_other_problem(p->op, set);
-	const struct td_pool_set_facts facts = {.problem = problem,
+	const struct td_pool_set_facts facts = {.problem = said->problem,
 						.other = other,
 						.cluster = p->sc,
 						.fresh = fresh,
@@ -127,6 +128,8 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 	for (size_t i = 0; i < rows->n; i++)
 		flat[i] = rows->v[i].n;
 	td_pool_nodeset_conditions(flat, rows->n, k, &facts, c);
+	char growing[256];
+	td_op_autoscale_status(said->scale, d, root, c, growing, sizeof(growing));
 
 	node_lines(p, rows, flat, c, d, root);
 	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, c->v, c->n, gen);

@@ -15,6 +15,7 @@
 //   nodeset.[ch] nodeset_rows.c nodeset_wish.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   ondemand.c               NodeSets on demand: what Slurm is told of them
+//   autoscale.c              NodeSets whose machines a cluster autoscaler makes
 //   quiet.c                  whole looks at a SlurmCluster, and those that find no news
 //   dataset.[ch] dataset_pod.c
 //                            copies of data sets on nodes; dataset.h says how they work together
@@ -670,6 +671,11 @@ struct td_op_pass {
 };
 // *again_ms: when to look again at the latest.
 int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td_error *err);
+
+// ---- autoscale.c ----
+
+// Adds to the SlurmCluster's status which NodeSets may grow, for the bridge, and keeps what that says.
+void td_op_autoscale_told(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d, yyjson_mut_val *status);
 
 // ---- qos.c ----
 

@@ -161,7 +161,7 @@ static bool status_differs(struct td_op *op, const struct td_object *old, const 
 void td_op_news_spec(void *ctx, struct td_object *old, struct td_object *now)
 {
 	static const char *const of[] = {"metadata.labels", "metadata.annotations", "metadata.generation",
-					 "status.policies", "status.account"};
+					 "status.policies", "status.account",       "status.wanted"};
 	bool status = status_differs(ctx, old, now);
 	note(ctx, status || !old || !now || !same_at(old, now, of, TD_LEN(of)));
 }

@@ -97,16 +97,16 @@ static void act(struct td_pool_member *m, enum td_pool_member_do a, const char *
 
 // Orders the nodes when there are more than enough: the lowest leaves first. A node that is leaving
 // already ranks low, so that the choice does not change.
-enum { RANKS = 5 };
+enum { RANKS = 7 };
 static int rank(const struct td_pool_member *m)
 {
 	if (!m->pod)
-		return 0;
+		return m->ready ? 1 : 0;
 	if (drained_for(m->record, TD_REASON_SCALE_IN))
-		return 1;
-	if (!m->pod_ready || !m->record || m->record->bad)
 		return 2;
-	return td_pool_record_busy(m->record) ? 4 : 3;
+	if (!m->pod_ready || !m->record || m->record->bad)
+		return 3;
+	return td_pool_record_busy(m->record) ? 6 : m->spare ? 4 : 5;
 }
 
 // The steps by which a pod goes whose node may have jobs: drain, wait, delete. force_s: the age of

@@ -46,6 +46,8 @@ struct td_pool_member { // one node
 	bool record_differs;                 // its size or features are not the wanted pod's
 	bool missing;                        // slurmd runs, but Slurm has no record of it
 	bool forgotten;                      // missing for too long (td_pool_absence_look)
+	int64_t made_ms;                     // when the Kubernetes node was created, real time
+	bool spare;                          // with others it is the first to go (td_pool_grow_set)
 	// out
 	bool keep;
 	bool updated;   // its pod is the wanted one, and Slurm has taken over what that reports

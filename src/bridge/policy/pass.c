@@ -1,5 +1,6 @@
 // A pass over the jobs that wait: which policy is whose, what pool/ decides, and the few moves.
 #include "bridge/cuts.h"
+#include "bridge/grow.h"
 #include "bridge/policy/policies.h"
 #include "bridge/scheduler/want.h"
 
@@ -26,6 +27,7 @@ struct td_policies {
 	struct td_policies_facts facts;
 	struct td_policies_moves moves;
 	bool swept;             // what an earlier bridge left is known
+	int64_t grow_ms;        // mono: when grow.h looks again
 	struct td_settings *of; // whose rules `plugins` speaks of
 	struct td_policies_plugin *plugins;
 
@@ -338,6 +340,8 @@ static int pass(struct td_bridge *b, struct td_settings *s, struct td_slurm *slu
 	defragment(b, s, slurm);
 	if (cuts)
 		td_cuts_pass(b, slurm, &p->facts);
+	if (td_growth_on(b))
+		td_growth_pass(b, slurm, &p->facts, &p->grow_ms);
 	p->swept |= !p->facts.more;
 	const struct td_policies_counts more = {1, p->facts.n_reads, a.moves};
 	p->facts.n_reads = 0;
@@ -375,7 +379,8 @@ void *td_policies_thread(void *bridge)
 		td_loop_busy(loop);
 		struct td_error e = TD_ERROR_INIT;
 		int64_t began = td_now(b);
-		int r = idle(b->policies, s) && !td_cuts_on(b) ? rest(b, s, &e) : pass(b, s, l->slurm, &e);
+		int r = idle(b->policies, s) && !td_cuts_on(b) && !td_growth_on(b) ? rest(b, s, &e)
+										   : pass(b, s, l->slurm, &e);
 		if (r && !failing && r != TD_CANCELLED)
 			td_warn("policies: %s", e.msg);
 		failing = r;

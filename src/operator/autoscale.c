@@ -1,0 +1,228 @@
+// NodeSets whose machines a cluster autoscaler makes (docs/autoscale.md): how many nodes they have, by what the bridge says is
+// wanted (the SlurmCluster's status.wanted), and the pods that ask Kubernetes for machines. What is decided is in pool/grow.h.
+#include "operator/nodeset.h"
+
+#include "pool/grow.h"
+
+#include <string.h>
+
+bool td_op_autoscale(const yyjson_val *set)
+{
+	return yyjson_is_obj(td_jget(set, "spec.autoscale"));
+}
+
+void td_op_autoscale_check(const yyjson_val *set, struct td_strv *problems)
+{
+	static const char *const others[][2] = {
+		{"spec.replicas", "the number follows from autoscale"},
+		{"spec.onDemand", "autoscale brings whole machines, onDemand slurmds on machines that are there"},
+		{"spec.hosts", "these machines are there"},
+		{"spec.otherCluster", "its nodes are made in the other cluster"},
+	};
+	long long min = td_jint(set, "spec.autoscale.min", 1), max = td_jint(set, "spec.autoscale.max", 0);
+	if (!td_op_autoscale(set))
+		return;
+	for (size_t i = 0; i < TD_LEN(others); i++)
+		if (td_jget(set, others[i][0]))
+			td_strv_addf(problems, "spec.autoscale: cannot be beside %s (%s): leave one of them out",
+				     others[i][0], others[i][1]);
+	if (max < min)
+		td_strv_addf(problems, "spec.autoscale.max: %lld is less than min, which is %lld: raise it", max, min);
+	if (!yyjson_obj_size(td_jget(set, "spec.nodeSelector")))
+		td_strv_add(problems, "spec.autoscale: needs spec.nodeSelector, the labels that the autoscaler's new "
+				      "machines have: without it any machine would do");
+}
+
+bool td_op_doomed(const yyjson_val *node)
+{
+	static const char *const keys[] = {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"};
+	for (size_t i = 0; i < TD_LEN(keys); i++)
+		if (td_jfind(td_jget(node, "spec.taints"), "key", keys[i]))
+			return true;
+	return false;
+}
+
+void td_op_autoscale_decide(const struct td_op_pass *p, const struct td_object *set, struct td_pool_member *v, size_t n,
+			    struct td_pool_policy *policy, struct td_op_scale *ret)
+{
+	if (!td_op_autoscale(set->root))
+		return;
+	yyjson_val *wanted = p->sc ? td_jfind(td_jget(p->sc->root, "status.wanted"), "nodeSet", set->name) : NULL;
+	const struct td_grow_policy g = {.min = td_jint(set->root, "spec.autoscale.min", 1),
+					 .max = td_jint(set->root, "spec.autoscale.max", 0),
+					 .idle_s =
+						 td_op_seconds(td_jstr_or(set->root, "spec.autoscale.idleTime", "10m")),
+					 .wanted = td_jint(wanted, "nodes", 0),
+					 .view = policy->view,
+					 .now_ms = policy->now_ms};
+	const struct td_grow_plan plan = td_pool_grow_set(v, n, &g);
+	policy->replicas = plan.nodes;
+	*ret = (struct td_op_scale){.on = true,
+				    .machines = plan.machines,
+				    .full = wanted && plan.nodes == g.max,
+				    .why = wanted ? td_jstr_or(wanted, "reason", "") : NULL};
+}
+
+// The shape of a new node: that of one that is there, as far as slurmd may have it, so that it fits beside all else there.
+static void shape(const struct td_op_pass *p, const struct td_op_rows *rows, yyjson_mut_doc *d,
+		  yyjson_mut_val *requests)
+{
+	const struct td_op_row *of = NULL;
+	for (size_t i = 0; i < rows->n; i++)
+		if (rows->v[i].want && rows->v[i].node && rows->v[i].share.cpus > (of ? of->share.cpus : 0))
+			of = &rows->v[i];
+	if (!of)
+		return;
+	td_jm_strf(d, requests, "cpu", "%lld", of->share.cpus);
+	td_jm_strf(d, requests, "memory", "%lldMi", of->share.memory_mb);
+	const char *resource = td_op_node_resource(p->sc->root, of->node->root);
+	td_auto_free char *gpus = td_asprintf("%lld", of->share.gpus);
+	// With claims of devices (DRA) the labels alone say which machines have them.
+	if (of->share.gpus && !td_op_dra(p->sc->root))
+		td_jm_key_str(d, requests, resource, gpus);
+}
+
+struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows,
+				 size_t at)
+{
+	const char *slurm = td_jstr_or(p->sc->root, "spec.slurm.image", TD_OP_SLURM_IMAGE);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_op_template("wanted-node.yaml", {"cluster", p->cluster}, {"nodeset", set->name},
+			       {"image", p->op->image ? p->op->image : slurm});
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_get(root, "spec");
+	yyjson_mut_val *requests = td_jm_get(spec, "containers.[0].resources.requests"), *t;
+	yyjson_val *secrets = td_jget(set->root, "spec.template.spec.imagePullSecrets"), *x;
+	size_t i, n;
+	shape(p, rows, d, requests);
+	// An extended resource is a limit, too.
+	const char *resource = NULL;
+	yyjson_mut_obj_iter it = yyjson_mut_obj_iter_with(requests);
+	for (yyjson_mut_val *k; (k = yyjson_mut_obj_iter_next(&it));)
+		if (strchr(yyjson_mut_get_str(k), '/'))
+			resource = yyjson_mut_get_str(k);
+	if (resource)
+		td_jm_key_str(d, td_jm_obj(d, spec, "containers.[0].resources.limits"), resource,
+			      yyjson_mut_get_str(yyjson_mut_obj_get(requests, resource)));
+	if (secrets)
+		td_jm_copyval(d, spec, "imagePullSecrets", secrets);
+	td_jm_copyval(d, spec, "nodeSelector", td_jget(set->root, "spec.nodeSelector"));
+	if (td_jget(set->root, "spec.affinity"))
+		td_jm_copyval(d, spec, "affinity", td_jget(set->root, "spec.affinity"));
+	if (p->op->image) { // never beside a slurmd, nor two on one node; where there is no kubelet the CPUs see to it
+		yyjson_mut_val *l =
+			td_jm_arr(d, spec, "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution");
+		static const char *const names[] = {"slurmd", "wanted-node"};
+		for (size_t k = 0; k < TD_LEN(names); k++) {
+			yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, l);
+			td_jm_str(d, o, "topologyKey", "kubernetes.io/hostname");
+			td_jm_obj(d, o, "namespaceSelector");
+			td_jm_key_str(d, td_jm_obj(d, o, "labelSelector.matchLabels"), TD_LABEL_NAME, names[k]);
+		}
+	}
+	// New machines are as those that are there, which may have our taints now. A cordoned one is not to be used.
+	t = td_jm_arr(d, spec, "tolerations");
+	td_op_tolerate(d, t, TD_TAINT_DRAIN, "NoSchedule");
+	td_op_tolerate(d, t, TD_TAINT_DOWN, "NoSchedule");
+	yyjson_arr_foreach (td_jget(set->root, "spec.tolerations"), i, n, x)
+		yyjson_mut_arr_append(t, yyjson_val_mut_copy(d, x));
+	td_jm_str(d, root, "apiVersion", "v1");
+	td_jm_str(d, root, "kind", "Pod");
+	td_jm_strf(d, root, "metadata.name", "%s-%s-wanted-%zu", p->cluster, set->name, at);
+	td_jm_str(d, root, "metadata.namespace", set->ns);
+	td_op_own(d, root, set->root, &td_nodesets);
+	return td_json_from_mut(root);
+}
+
+bool td_op_is_wanted(const struct td_object *pod)
+{
+	return td_streq(td_object_label(pod, TD_LABEL_NAME), TD_WANTED_NODE) && td_object_label(pod, TD_LABEL_NODESET);
+}
+
+static int drop(const struct td_op_pass *p, const struct td_object *o, struct td_error *err)
+{
+	const struct td_kube_delete_opts del = {.uid = o->uid, .grace_s = 0};
+	int r = td_kube_delete(p->op->k, &td_pods, o->ns, o->name, &del, p->c, err);
+	return r == TD_NOT_FOUND ? 0 : r ? td_wrap(err, "deleting pod %s/%s", o->ns, o->name) : 0;
+}
+
+int td_op_autoscale_act(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
+			const struct td_op_scale *s, struct td_error *err)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(p->op->pods, set->ns, &pods);
+	td_op_sort(&pods);
+	td_auto_strv struct td_strv names = {0};
+	long long have = 0;
+	for (size_t i = 0; i < pods.n; i++) {
+		const struct td_object *o = pods.v[i];
+		if (!td_op_is_wanted(o) || !td_streq(td_object_label(o, TD_LABEL_NODESET), set->name))
+			continue;
+		td_strv_add(&names, o->name);
+		if (td_object_deleting(o))
+			continue;
+		// One that has a place says that the machine is there. Its room is slurmd's.
+		bool over = have >= s->machines || td_jstr(o->root, "spec.nodeName") || td_kube_pod_ended(o->root);
+		int r = over ? drop(p, o, err) : 0;
+		if (r)
+			return r;
+		have += !over;
+	}
+	for (size_t at = 0; have < s->machines && p->sc; at++) {
+		td_auto_free char *name = td_asprintf("%s-%s-wanted-%zu", p->cluster, set->name, at);
+		if (td_strv_has(&names, name))
+			continue;
+		td_auto(td_json_unref) struct td_json *pod = td_op_wanted_pod(p, set, rows, at);
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(pod));
+		int r = td_kube_create(p->op->k, &td_pods, set->ns, yyjson_mut_doc_get_root(d), p->c, NULL, err);
+		if (r && r != TD_EXISTS)
+			return td_wrap(err, "creating pod %s/%s", set->ns, name);
+		if (!r)
+			td_kube_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Normal", "MachineWanted",
+				       "a machine is asked for by pod %s: %s", name,
+				       s->why ? s->why : "there are fewer than spec.autoscale.min");
+		have++;
+	}
+	return 0;
+}
+
+void td_op_autoscale_status(const struct td_op_scale *s, yyjson_mut_doc *d, yyjson_mut_val *status,
+			    struct td_pool_set_conditions *c, char *text, size_t len)
+{
+	if (!s->on)
+		return;
+	td_jm_int(d, status, "wantedMachines", s->machines);
+	if (s->machines)
+		snprintf(text, len, "%lld machine%s asked for: %s", s->machines, s->machines == 1 ? " is" : "s are",
+			 s->why ? s->why : "there are fewer than spec.autoscale.min");
+	else if (s->full)
+		snprintf(text, len, "there are spec.autoscale.max nodes; %s", s->why);
+	else
+		snprintf(text, len, "%s", s->why ? s->why : "nobody waits for a node");
+	c->v[c->n++] = (struct td_pool_condition){"Growing", s->machines ? TD_STATUS_TRUE : TD_STATUS_FALSE,
+						  s->machines ? (s->why ? "JobsWait" : "BelowMinimum")
+						  : s->full   ? "AtMaximum"
+						  : s->why    ? "NodesComing"
+							      : "Enough",
+						  text};
+}
+
+void td_op_autoscale_told(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d, yyjson_mut_val *status)
+{
+	yyjson_val *wanted = td_jget(sc->root, "status.wanted"); // the bridge's
+	if (wanted)
+		yyjson_mut_obj_add_val(d, status, "wanted", yyjson_val_mut_copy(d, wanted));
+	td_auto_objects struct td_objects sets = {0};
+	td_informer_list(op->nodesets, sc->ns, &sets);
+	td_op_sort(&sets);
+	yyjson_mut_val *list = NULL;
+	for (size_t i = 0; i < sets.n; i++) {
+		const yyjson_val *set = sets.v[i]->root;
+		if (!td_op_autoscale(set) || td_object_deleting(sets.v[i]) ||
+		    !td_streq(td_jstr(set, "spec.clusterName"), sc->name))
+			continue;
+		list = list ? list : td_jm_arr(d, status, "autoscale");
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, o, "nodeSet", sets.v[i]->name);
+		td_jm_int(d, o, "max", td_jint(set, "spec.autoscale.max", 0));
+	}
+}
