@@ -264,13 +264,14 @@ void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findin
 	for (int i = 0; i < f->n_disks && i < TD_DISKS; i++)
 		judge_disk(&f->disks[i], l);
 	if (f->memory_uncorrected > 0)
-		found(l, "memory", (struct found){-1, f->memory_uncorrected, NULL, NULL}, "%lld uncorrected errors of memory",
-		      (long long)f->memory_uncorrected);
+		found(l, "memory", (struct found){-1, f->memory_uncorrected, NULL, NULL},
+		      "%lld uncorrected errors of memory", (long long)f->memory_uncorrected);
 	if (f->clock_ms >= TD_HEALTH_CLOCK_MS)
 		found(l, "clock", (struct found){-1, f->clock_ms, NULL, NULL}, "the clock is off by %lld ms",
 		      (long long)f->clock_ms);
 	if (f->stuck >= TD_HEALTH_STUCK)
-		found(l, "stuck", (struct found){-1, f->stuck, NULL, NULL}, "%d processes are stuck in the kernel", f->stuck);
+		found(l, "stuck", (struct found){-1, f->stuck, NULL, NULL}, "%d processes are stuck in the kernel",
+		      f->stuck);
 }
 
 void td_checkup_backend_done(struct td_checkup_backend *b)

@@ -311,7 +311,8 @@ enum {
 struct td_checkup_finding {
 	char check[32], condition[64];
 	char device[8]; // "gpu3"; "": the node
-	char link[64];  // "NVLink 3 to gpu5", "PCIe 0000:3b:00.0 at 0000:3a:00.0", "mlx5_0/1", "eno1"; "": it is about none, or not known which
+	char link
+		[64]; // "NVLink 3 to gpu5", "PCIe 0000:3b:00.0 at 0000:3a:00.0", "mlx5_0/1", "eno1"; "": it is about none, or not known which
 	int64_t code;
 	const char *action; // static; as in the table
 	char message[TD_HEALTH_TEXT];

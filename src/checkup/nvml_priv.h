@@ -126,7 +126,7 @@ enum {
 	X(width, "nvmlDeviceGetCurrPcieLinkWidth", (nvml_device, unsigned *))                                          \
 	X(width_max, "nvmlDeviceGetMaxPcieLinkWidth", (nvml_device, unsigned *))                                       \
 	X(link, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, int *))                                            \
-	X(link_to, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (nvml_device, unsigned, struct nvml_pci *))                   \
+	X(link_to, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (nvml_device, unsigned, struct nvml_pci *))                  \
 	X(link_errors, "nvmlDeviceGetNvLinkErrorCounter", (nvml_device, unsigned, int, unsigned long long *))          \
 	X(uuid, "nvmlDeviceGetUUID", (nvml_device, char *, unsigned))                                                  \
 	X(minor, "nvmlDeviceGetMinorNumber", (nvml_device, unsigned *))                                                \
@@ -189,7 +189,7 @@ struct td_nvml {
 		unsigned long long errors[LINKS]; // that each had counted when their sum changed last
 		int64_t sum;                      // of the errors of all
 		bool counted;
-		int worst; // the link that most were of when they began, counted from 1; 0: not known
+		int worst;     // the link that most were of when they began, counted from 1; 0: not known
 		int64_t at_ms; // when their sum changed last
 	} links_of[TD_HEALTH_GPUS];
 	unsigned turn; // the GPU whose PCIe link is measured at the next look

@@ -10,7 +10,8 @@
 enum { TD_MET_JOBS = 16 };
 struct td_met {
 	bool known, live; // live: its processes were there; else it was the last that had held the device
-	struct td_holder who; // job, pod, uid, ask, ask_pod, account; of a node's fault no more than the job may be known
+	struct td_holder
+		who; // job, pod, uid, ask, ask_pod, account; of a node's fault no more than the job may be known
 	int64_t jobs[TD_MET_JOBS]; // of a node's fault: all of them, the first is who.job
 	size_t n_jobs;             // 0: it is a device's
 };

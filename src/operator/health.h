@@ -38,16 +38,16 @@ struct td_op_policy {
 	bool dry_run, test_return, test_new;
 	size_t attempts, percent, least;
 	int64_t window_ms, keep_ms, compact_ms;
-	long long test_ms, jobs_end_s; // jobs_end_s: -1: jobs are waited for
-	int64_t idle_ms;               // 0: idle nodes are not tested
-	bool figures;                  // those of tests are compared
-	int figures_percent[TD_FIGURES]; // of the group's median, which a node must reach; 0: it is not compared with
+	long long test_ms, jobs_end_s;    // jobs_end_s: -1: jobs are waited for
+	int64_t idle_ms;                  // 0: idle nodes are not tested
+	bool figures;                     // those of tests are compared
+	int figures_percent[TD_FIGURES];  // of the group's median, which a node must reach; 0: it is not compared with
 	double figures_floor[TD_FIGURES]; // which it must reach in any case; 0: there is none
-	size_t figures_nodes;          // so many others must have been measured
-	int64_t idle_budget_ms;        // of their tests, all nodes together, in an hour
-	const yyjson_val *preflight;   // NULL: no tests before jobs
-	const yyjson_val *hang;        // NULL: nobody looks for jobs that hang
-	const yyjson_val *straggler;   // NULL: nor for ranks that are slow
+	size_t figures_nodes;             // so many others must have been measured
+	int64_t idle_budget_ms;           // of their tests, all nodes together, in an hour
+	const yyjson_val *preflight;      // NULL: no tests before jobs
+	const yyjson_val *hang;           // NULL: nobody looks for jobs that hang
+	const yyjson_val *straggler;      // NULL: nor for ranks that are slow
 };
 void td_op_policy_load(struct td_op *op, struct td_op_policy *ret);
 void td_op_policy_done(struct td_op_policy *p);

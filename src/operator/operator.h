@@ -522,8 +522,8 @@ struct td_op_view {
 	bool fresh;                                            // and are recent enough now
 	int64_t fetched, changed, cost, last_cost, first_seen; // ms, monotonic
 	int64_t per_cluster_ms; // when what the bridge has besides was seen to be there; 0: not yet
-	uint64_t hash;                                         // of nodes
-	uint64_t print;                                        // of all of them that anything here is made of
+	uint64_t hash;          // of nodes
+	uint64_t print;         // of all of them that anything here is made of
 	char *version;
 	char error[256];           // why there is no answer
 	long long gpus, gpu_nodes; // GPUs of its nodes; nodes that have any

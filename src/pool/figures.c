@@ -23,7 +23,8 @@ double td_pool_figures_least(const double *v, size_t n, int percent, size_t leas
 	return *ret_median * percent / 100;
 }
 
-const char *const td_pool_figure_names[TD_FIGURES] = {"gflops", "memoryMBps", "diskWriteMBps", "diskReadMBps", "linkMbps"};
+const char *const td_pool_figure_names[TD_FIGURES] = {"gflops", "memoryMBps", "diskWriteMBps", "diskReadMBps",
+						      "linkMbps"};
 
 void td_pool_figures_want(const double *v, size_t n, int percent, size_t least, double floor,
 			  struct td_pool_figure_want *ret)

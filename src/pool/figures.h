@@ -9,7 +9,14 @@
 double td_pool_figures_least(const double *v, size_t n, int percent, size_t least, double *ret_median);
 
 // The figures that are compared, as they are called in what a test says.
-enum td_figure { TD_FIGURE_GFLOPS, TD_FIGURE_MEMORY, TD_FIGURE_DISK_WRITE, TD_FIGURE_DISK_READ, TD_FIGURE_LINKS, TD_FIGURES };
+enum td_figure {
+	TD_FIGURE_GFLOPS,
+	TD_FIGURE_MEMORY,
+	TD_FIGURE_DISK_WRITE,
+	TD_FIGURE_DISK_READ,
+	TD_FIGURE_LINKS,
+	TD_FIGURES
+};
 extern const char *const td_pool_figure_names[TD_FIGURES]; // "gflops", "memoryMBps", …
 struct td_pool_figure_want {
 	double least; // 0: nothing is asked for

@@ -411,9 +411,9 @@ EXPORT int nvmlDeviceGetNvLinkState(device d, unsigned link, int *active)
 EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(device d, unsigned link, char *info)
 {
 	snprintf(info + 36, 32, "%s",
-		 link != 2                  ? "00000000:C1:00.0"
+		 link != 2               ? "00000000:C1:00.0"
 		 : d == (device)&gpus[0] ? "00000000:9B:00.0"
-					    : "00000000:3B:00.0");
+					 : "00000000:3B:00.0");
 	return 0;
 }
 EXPORT int nvmlDeviceGetNvLinkErrorCounter(device d, unsigned link, int kind, unsigned long long *n)

@@ -116,7 +116,8 @@ static void a_fault_of_a_link_was_met_by_all_jobs_of_the_node(void **state)
 {
 	(void)state;
 	now = (struct td_met){0};
-	all = (struct td_met){.known = true, .live = true, .who = {.job = 7, .uid = "1000"}, .jobs = {7, 9}, .n_jobs = 2};
+	all = (struct td_met){
+		.known = true, .live = true, .who = {.job = 7, .uid = "1000"}, .jobs = {7, 9}, .n_jobs = 2};
 	struct td_checkup_findings l = {.n = 3};
 	l.v[0] = (struct td_checkup_finding){
 		.check = "infiniband", .link = "mlx5_0/1", .message = "port mlx5_0/1 is not active"};
@@ -124,10 +125,11 @@ static void a_fault_of_a_link_was_met_by_all_jobs_of_the_node(void **state)
 	l.v[2] = (struct td_checkup_finding){.check = "memory", .code = 1, .message = "1 uncorrected errors of memory"};
 	struct td_checkup_findings first_time = l;
 	td_auto_free char *first = look(NULL, &first_time);
-	assert_string_equal(first, "[{\"check\":\"infiniband\",\"link\":\"mlx5_0/1\",\"code\":0,\"met\":{\"job\":7,"
-				   "\"live\":true,\"user\":\"1000\",\"jobs\":[7,9]}},{\"check\":\"exchange\",\"code\":0},"
-				   "{\"check\":\"memory\",\"code\":1,\"met\":{\"job\":7,\"live\":true,\"user\":\"1000\","
-				   "\"jobs\":[7,9]}}]");
+	assert_string_equal(first,
+			    "[{\"check\":\"infiniband\",\"link\":\"mlx5_0/1\",\"code\":0,\"met\":{\"job\":7,"
+			    "\"live\":true,\"user\":\"1000\",\"jobs\":[7,9]}},{\"check\":\"exchange\",\"code\":0},"
+			    "{\"check\":\"memory\",\"code\":1,\"met\":{\"job\":7,\"live\":true,\"user\":\"1000\","
+			    "\"jobs\":[7,9]}}]");
 	assert_string_equal(first_time.v[0].message, "port mlx5_0/1 is not active, met by jobs 7, 9");
 	assert_string_equal(first_time.v[1].message, "job 7: none of its data came");
 

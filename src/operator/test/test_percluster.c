@@ -177,7 +177,8 @@ static void test_pools(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_what_is_there), cmocka_unit_test(test_names),
-					   cmocka_unit_test(test_refused), cmocka_unit_test(test_pools)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_what_is_there),
+					   cmocka_unit_test(test_names), cmocka_unit_test(test_refused),
+					   cmocka_unit_test(test_pools)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
