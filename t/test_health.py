@@ -362,7 +362,7 @@ def test_dry_run_and_breaker(pool):
     pool.cmd("fault", NODE, "--clear")
 
 
-@pytest.mark.feature("A14.4", "A14.5", "A14.6", "A14.8", "B3.2", "B3.3", "B3.4")
+@pytest.mark.feature("A14.4", "A14.5", "A14.6", "A14.8", "B3.2", "B3.3", "B3.4", "B6.1")
 def test_devices_at_metrics(pool):
     """Each device with what it measures and who holds it."""
     pool.apply(pool.pod("trains", gpus=2, nodeSelector={"kubernetes.io/hostname": NODE}))
@@ -381,11 +381,14 @@ def test_devices_at_metrics(pool):
     wait_for("that is a fault", lambda: [v for have, v in pool.series("agent", "tandem_node_faults", node=NODE, check="thermal")] == [1])
     assert {have["why"]: v for have, v in pool.series("agent", "tandem_device_slowed", node=NODE, device="gpu3")} == {"heat": 0, "hardware": 0, "power-brake": 1, "power-cap": 0, "set": 0}
     said = wait_for("the Node says it all", lambda: (f := {x["check"]: x["message"] for x in json.loads(pool.annotation(NODE, "faults") or "[]")}) and "clocks" in f and f)
-    assert said["link-flaps"] == "mlx5_0/1: at least 3 times down in 10 minutes" and "2 recoveries of NVLink" in said["nvlink-errors"]
+    assert said["link-flaps"].startswith("mlx5_0/1: at least 3 times down in 10 minutes, met by jobs ") and "2 recoveries of NVLink" in said["nvlink-errors"]
+    (flaps,) = (x for x in json.loads(pool.annotation(NODE, "faults")) if x["check"] == "link-flaps")
+    assert flaps["link"] == "mlx5_0/1" and {job, int(native)} <= set(flaps["met"]["jobs"])
+    assert f"It met a fault of {NODE}: mlx5_0/1: at least 3 times down in 10 minutes, met by jobs" in pool.cmd("why", str(native)).stdout
     assert [v for have, v in pool.series("agent", "tandem_device_link_errors_total", node=NODE)] == [4], "what is not known is not there"
     assert [v for have, v in pool.series("agent", "tandem_port_errors_total", node=NODE, port="mlx5_0/1", kind="link-downed")] == [3]
     assert said["link-flaps"] in pool.cmd("node", NODE).stdout
-    assert said["disk-failing"] == "nvme0n1: it is not reliable any more"
+    assert said["disk-failing"].startswith("nvme0n1: it is not reliable any more")
     assert pool.series("agent", "tandem_disk_info", node=NODE, disk="nvme0n1", kind="nvme")
     assert said["clocks"].startswith("gpu3: slowed by the machine's power brake for a minute or more")
     pool.cmd("fault", NODE, "--clear")

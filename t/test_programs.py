@@ -123,12 +123,37 @@ def test_a_task_knows_the_adapters_that_it_was_given(box, step, env, want):
 # ---- yield.sh ------------------------------------------------------------------------------------------------------------
 @pytest.mark.feature("A14.9", "A14.10")
 def test_yield_counts_what_each_run_of_a_job_left_idle(box):
-    """Of a job that was queued again the comment of the last run says it of all."""
+    """Of a job that was queued again the comment of the last run says it of all. An allocation without a step idled."""
     runs = ["a|ann|REQUEUED|100|200|gres/gpu=2|7|", "a|ann|COMPLETED|300|400|gres/gpu=2|7|x tandem-use:300:150:50 tandem-use:100:0:200", "a|ann|COMPLETED|100|200|gres/gpu=1|8|",
-            "a|ann|CANCELLED by 3|100|200|gres/gpu=1|9|tandem/main/ml/busy=30&idle=10&end=failed/u", "a|ann|REQUEUED|100|110|gres/gpu=1|10|tandem: pre-flight failed", "a|ann|PENDING|Unknown|Unknown||11|"]
+            "a|ann|CANCELLED by 3|100|200|gres/gpu=1|9|tandem/main/ml/busy=30&idle=10&end=failed/u", "a|ann|REQUEUED|100|110|gres/gpu=1|10|tandem: pre-flight failed", "a|ann|PENDING|Unknown|Unknown||11|",
+            "|||100|200||8.batch|", "a|ann|TIMEOUT|100|200|gres/gpu=2|12|", "|||100|200||12.extern|", "a|ann|TIMEOUT|100|150|gres/gpu=2|13|", "|||140|150||13.0|"]
     box.stub("sacct", "cat <<'END'\n" + "\n".join(runs) + "\nEND")
     said = subprocess.run(["sh", ROOT / "src/cli/programs/yield.sh", "0", "1000"], env={"PATH": f"{box.path}/bin:/usr/bin:/bin"}, capture_output=True, text=True, timeout=DEADLINE)
-    assert sorted(said.stdout.splitlines()) == ["a|ann|COMPLETED|2|300|50", "a|ann|FAILED|1|100|25", "a|ann|REQUEUED|1|200|200", "a|ann|preflight|1|10|0"], said.stderr
+    assert sorted(said.stdout.splitlines()) == ["a|ann|COMPLETED|2|300|50", "a|ann|FAILED|1|100|25", "a|ann|REQUEUED|1|200|200", "a|ann|TIMEOUT|2|300|200", "a|ann|preflight|1|10|0"], said.stderr
+
+
+# ---- nodetest.sh ---------------------------------------------------------------------------------------------------------
+@pytest.mark.feature("B1.1")
+@pytest.mark.parametrize("least, want", [
+    ("", "passed: {SAID}"),
+    ("gflops 16.00 1 80 % of 20.00, the median of 5 other nodes of its group\nmemoryMBps 9000.00 0 x\ndiskWriteMBps 90.00 1 y\nlinkMbps 400000.00 0 z", "passed: {SAID}"),
+    ("gflops 16.00 1 x\ndiskWriteMBps 150.00 0 50 % of 300.00, the median of 3 other nodes of its group", "failed: diskWriteMBps: 100.00 is less than 150.00, 50 % of 300.00, the median of 3 other nodes of its group"),
+    ("linkMbps 760000.00 0 95 % of 800000.00, the median of 3 other nodes of its group", "failed: linkMbps: 400000.00 is less than 760000.00, 95 % of 800000.00, the median of 3 other nodes of its group"),
+    ("diskReadMBps 1.00 0 x", "passed: {SAID}"),  # the others say it, this one's older program does not
+    ("diskReadMBps 1.00 1 the least that the policy allows", "failed: diskReadMBps: the test did not say it: {SAID}"),
+])
+def test_a_node_far_off_fails_its_test(tmp_path, least, want):
+    """Computing, memory, disk and links, each with what is asked for."""
+    measured = '{"gflops":20.00,"memoryMBps":10000.00,"diskWriteMBps":100.00'
+    said = measured + ',"linkMbps":400000.00}'
+    text = (ROOT / "src/operator/programs/nodetest.sh").read_text().replace("/work", str(tmp_path)).replace("/dev/termination-log", str(tmp_path / "said"))
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "bin").mkdir()
+    for name, program in [("sackd", "exec sleep 60"), ("sbatch", "echo 7"), ("cp", "true"), ("scontrol", 'case $* in *job*) echo "JobId=7 JobState=COMPLETED Comment=%s ";; *) echo "   Partitions=all";; esac' % (measured.replace('"', '\\"') + "}"))]:
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    subprocess.run(["sh", "-c", text, "nodetest.sh", "test"], env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "TD_NODE": "n1", "TD_GPUS": "0", "TD_TESTED": "", "TD_MS": "10", "TD_LEAST": least, "TD_LINKS": "400000.00"}, timeout=DEADLINE)
+    assert (tmp_path / "said").read_text() == want.replace("{SAID}", said)
 
 
 # ---- slurmctld.sh --------------------------------------------------------------------------------------------------------

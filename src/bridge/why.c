@@ -291,14 +291,47 @@ static bool said_words(const struct td_slurm_job *j, yyjson_mut_doc *d, struct t
 	return any;
 }
 
+// Was it this job that met the fault?
+static bool met(const yyjson_val *fault, int64_t job)
+{
+	yyjson_val *x;
+	size_t i, n;
+	if (td_jint(fault, "met.job", 0) == job)
+		return true;
+	yyjson_arr_foreach (td_jget(fault, "met.jobs"), i, n, x)
+		if (yyjson_get_sint(x) == job)
+			return true;
+	return false;
+}
+
+// What is wrong now with the nodes of a job that ran when it began, also when it has ended.
+static void met_words(struct td_bridge *b, const struct td_slurm_job *j, struct td_buf *t)
+{
+	for (size_t i = 0; i < j->n_nodes; i++) {
+		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, j->nodes[i].name);
+		const char *faults = node ? td_object_annotation(node, TD_ANN_FAULTS) : NULL;
+		td_auto(td_json_unref) struct td_json *f = NULL;
+		size_t k, n;
+		yyjson_val *x;
+		if (!faults || td_json_parse(faults, strlen(faults), &f, NULL))
+			continue;
+		yyjson_arr_foreach (td_json_root(f), k, n, x)
+			if (met(x, j->id))
+				td_buf_printf(t, " It met a fault of %s: %s.", node->name,
+					      td_jstr_or(x, "message", "a fault"));
+	}
+}
+
 // What is known of a job that hangs or has a slow rank, and what the checks find of its nodes: that may be why.
 static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, yyjson_mut_doc *d, struct td_buf *t)
 {
 	const char *held = td_notes_scratch(j->admin_comment);
 	if (held)
 		td_buf_printf(t, " On its node's disk: %s", held);
-	if (!said_words(j, d, t))
+	if (!said_words(j, d, t)) {
+		met_words(b, j, t);
 		return;
+	}
 	for (size_t i = 0; i < j->n_nodes; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, j->nodes[i].name);
 		const char *faults = node ? td_object_annotation(node, TD_ANN_FAULTS) : NULL;

@@ -89,6 +89,11 @@ struct found {
 	int gpu; // -1: the node
 	int64_t code;
 	const char *action; // NULL: the table's
+	const char *link;   // NULL: it is about none
+};
+
+struct link_name {
+	char s[112]; // of a finding as much as has room there
 };
 
 static void found(struct td_checkup_findings *l, const char *check, struct found x, const char *fmt, ...)
@@ -102,6 +107,7 @@ static void found(struct td_checkup_findings *l, const char *check, struct found
 	*f = (struct td_checkup_finding){.code = x.code, .action = x.action ? x.action : c->action};
 	snprintf(f->check, sizeof(f->check), "%s", check);
 	snprintf(f->condition, sizeof(f->condition), "%s", c->condition);
+	snprintf(f->link, sizeof(f->link), "%s", x.link ? x.link : "");
 	int at = 0;
 	if (x.gpu >= 0) {
 		snprintf(f->device, sizeof(f->device), "gpu%d", x.gpu);
@@ -144,15 +150,36 @@ static int64_t about(int64_t n)
 	return n >= 5 * step ? 5 * step : n >= 2 * step ? 2 * step : step;
 }
 
-// port NULL: of GPU i.
-static void judge_counts(const struct td_count *c, int i, const char *port, struct td_checkup_findings *l)
+// The link of PCIe by its two ends: "PCIe 0000:3b:00.0 at 0000:3a:00.0"; "PCIe" where they are not known.
+static void name_pcie(const struct td_checkup_gpu *g, struct link_name *ret)
 {
+	snprintf(ret->s, sizeof(ret->s), "PCIe%s%s%s%s", *g->pci ? " " : "", g->pci, *g->pci && *g->above ? " at " : "",
+		 *g->pci ? g->above : "");
+}
+
+static bool of_nvlink(int kind)
+{
+	return kind == TD_COUNT_NVLINK_CRC || kind == TD_COUNT_NVLINK_REPLAY || kind == TD_COUNT_NVLINK_RECOVERY;
+}
+
+// port NULL: of GPU i, which is g.
+static void judge_counts(const struct td_count *c, int i, const struct td_checkup_gpu *g, const char *port,
+			 struct td_checkup_findings *l)
+{
+	struct link_name pcie = {""}, nvlink = {""};
+	if (g)
+		name_pcie(g, &pcie);
+	if (g && *g->links_worst)
+		snprintf(nvlink.s, sizeof(nvlink.s), "NVLink %s", g->links_worst);
 	for (int k = 0; k < TD_COUNTS; k++) {
 		const char *check = port ? counted[k].port : counted[k].gpu;
 		const int64_t some = about(c[k].recent), n = some > counted[k].limit ? some : counted[k].limit;
+		const char *link = port ? port : of_nvlink(k) ? nvlink.s : pcie.s;
+		const bool known = *link && strcmp(link, "PCIe") != 0;
 		if (check && c[k].known && c[k].recent >= counted[k].limit)
-			found(l, check, (struct found){i, n, NULL}, "%s%sat least %lld %s in 10 minutes",
-			      port ? port : "", port ? ": " : "", (long long)n, counted[k].words);
+			found(l, check, (struct found){i, n, NULL, known ? link : NULL},
+			      "%s%sat least %lld %s in 10 minutes", port || known ? link : "",
+			      port || known ? ": " : "", (long long)n, counted[k].words);
 	}
 }
 
@@ -164,34 +191,38 @@ static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_f
 		found(l, "gpu-lost", (struct found){.gpu = i}, "it does not answer");
 	// NVML's own word first; the table where it says nothing.
 	if (g->recovery && strcmp(action = recovery(g->recovery, &words), "none") != 0)
-		found(l, "recovery", (struct found){i, g->recovery, action}, "NVML says: %s", words);
+		found(l, "recovery", (struct found){i, g->recovery, action, NULL}, "NVML says: %s", words);
 	if (g->xid && strcmp(action = td_checkup_xid_action(g->xid, &words), "none") != 0)
-		found(l, "xid", (struct found){i, g->xid, action}, "XID %d%s%s", g->xid, words ? ", " : "",
+		found(l, "xid", (struct found){i, g->xid, action, NULL}, "XID %d%s%s", g->xid, words ? ", " : "",
 		      words ? words : "");
 	if (g->ecc_uncorrected > 0)
-		found(l, "ecc", (struct found){i, g->ecc_uncorrected, NULL}, "%lld uncorrected ECC errors",
+		found(l, "ecc", (struct found){i, g->ecc_uncorrected, NULL, NULL}, "%lld uncorrected ECC errors",
 		      (long long)g->ecc_uncorrected);
 	if (g->remap_failed)
-		found(l, "remap", (struct found){i, 2, "drain"},
+		found(l, "remap", (struct found){i, 2, "drain", NULL},
 		      "a row of its memory could not be remapped: replace it");
 	else if (g->remap_pending)
-		found(l, "remap", (struct found){i, 1, NULL}, "a row of its memory waits to be remapped");
+		found(l, "remap", (struct found){i, 1, NULL, NULL}, "a row of its memory waits to be remapped");
 	const bool heat = g->slow_s[TD_SLOW_HEAT] >= TD_HEALTH_SLOW_S;
 	if (g->temp_c >= TD_HEALTH_HOT_C || heat)
-		found(l, "thermal", (struct found){i, (int64_t)g->temp_c, NULL}, "%.0f C%s", g->temp_c,
+		found(l, "thermal", (struct found){i, (int64_t)g->temp_c, NULL, NULL}, "%.0f C%s", g->temp_c,
 		      heat ? ", slowed by heat" : "");
 	// The words stay the same as long as it lasts: each change of them is a write to the API.
 	for (int k = TD_SLOW_HARDWARE; k <= TD_SLOW_BRAKE; k++)
 		if (g->slow_s[k] >= TD_HEALTH_SLOW_S)
-			found(l, "clocks", (struct found){i, k, NULL}, "slowed by %s for a minute or more",
+			found(l, "clocks", (struct found){i, k, NULL, NULL}, "slowed by %s for a minute or more",
 			      k == TD_SLOW_BRAKE ? "the machine's power brake" : "its hardware");
+	struct link_name pcie, nvlink;
+	name_pcie(g, &pcie);
+	snprintf(nvlink.s, sizeof(nvlink.s), "NVLink %s", g->links_which);
 	if (g->pcie_width && g->pcie_width < g->pcie_width_max)
-		found(l, "pcie", (struct found){i, g->pcie_width, NULL}, "PCIe x%d of x%d", g->pcie_width,
-		      g->pcie_width_max);
+		found(l, "pcie", (struct found){i, g->pcie_width, NULL, *g->pci ? pcie.s : NULL}, "%s x%d of x%d",
+		      pcie.s, g->pcie_width, g->pcie_width_max);
 	if (g->links_down)
-		found(l, "nvlink", (struct found){i, g->links_down, NULL}, "%d of %d NVLinks are down", g->links_down,
-		      g->links);
-	judge_counts(g->count, i, NULL, l);
+		found(l, "nvlink", (struct found){i, g->links_down, NULL, *g->links_which ? nvlink.s : NULL},
+		      "%d of %d NVLinks are down%s%s", g->links_down, g->links, *g->links_which ? ": " : "",
+		      g->links_which);
+	judge_counts(g->count, i, g, NULL, l);
 	parts(g, l, from);
 }
 
@@ -203,7 +234,7 @@ static void judge_disk(const struct td_checkup_disk *d, struct td_checkup_findin
 	if (d->failing)
 		found(l, "disk-failing", node, "%s: %s", d->name, d->why);
 	if (d->media.known && d->media.recent > 0)
-		found(l, "disk-errors", (struct found){-1, about(d->media.recent), NULL},
+		found(l, "disk-errors", (struct found){-1, about(d->media.recent), NULL, NULL},
 		      "%s: at least %lld blocks could not be read or written in 10 minutes", d->name,
 		      (long long)about(d->media.recent));
 	if (d->hot_s >= TD_HEALTH_DISK_HOT_S)
@@ -218,25 +249,29 @@ void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findin
 	const struct found node = {.gpu = -1};
 	for (int i = 0; i < f->gpus && i < TD_HEALTH_GPUS; i++)
 		judge_gpu(&f->gpu[i], i, l);
-	if (*f->port_down)
-		found(l, "infiniband", node, "port %s is not active", f->port_down);
+	for (const char *p = f->port_down; *p; p += strcspn(p, ","), p += *p == ',') {
+		struct link_name port;
+		snprintf(port.s, sizeof(port.s), "%.*s", (int)strcspn(p, ","), p);
+		found(l, "infiniband", (struct found){.gpu = -1, .link = port.s}, "port %s is not active", port.s);
+	}
 	for (int i = 0; i < f->ports && i < TD_PORTS; i++)
-		judge_counts(f->port[i].count, -1, f->port[i].name, l);
+		judge_counts(f->port[i].count, -1, NULL, f->port[i].name, l);
 	if (f->disk_percent >= TD_HEALTH_DISK_PERCENT)
-		found(l, "disk-full", (struct found){-1, (int64_t)f->disk_percent, NULL}, "%s is full to %.0f %%",
+		found(l, "disk-full", (struct found){-1, (int64_t)f->disk_percent, NULL, NULL}, "%s is full to %.0f %%",
 		      f->disk, f->disk_percent);
 	if (*f->disk_readonly)
 		found(l, "disk-readonly", node, "%s is read-only", f->disk_readonly);
 	for (int i = 0; i < f->n_disks && i < TD_DISKS; i++)
 		judge_disk(&f->disks[i], l);
 	if (f->memory_uncorrected > 0)
-		found(l, "memory", (struct found){-1, f->memory_uncorrected, NULL}, "%lld uncorrected errors of memory",
-		      (long long)f->memory_uncorrected);
+		found(l, "memory", (struct found){-1, f->memory_uncorrected, NULL, NULL},
+		      "%lld uncorrected errors of memory", (long long)f->memory_uncorrected);
 	if (f->clock_ms >= TD_HEALTH_CLOCK_MS)
-		found(l, "clock", (struct found){-1, f->clock_ms, NULL}, "the clock is off by %lld ms",
+		found(l, "clock", (struct found){-1, f->clock_ms, NULL, NULL}, "the clock is off by %lld ms",
 		      (long long)f->clock_ms);
 	if (f->stuck >= TD_HEALTH_STUCK)
-		found(l, "stuck", (struct found){-1, f->stuck, NULL}, "%d processes are stuck in the kernel", f->stuck);
+		found(l, "stuck", (struct found){-1, f->stuck, NULL, NULL}, "%d processes are stuck in the kernel",
+		      f->stuck);
 }
 
 void td_checkup_backend_done(struct td_checkup_backend *b)

@@ -80,6 +80,9 @@ struct td_checkup_gpu {
 	int slow_s[TD_SLOWS];           // for how long its clocks have been low for that reason; 0: they are not
 	int pcie_width, pcie_width_max; // 0: not known
 	int links, links_down;          // NVLink
+	char links_which[96];           // those that are down: "3 to gpu5, 7 to 0000:c1:00.0"; "": not known
+	char links_worst[32];           // the link that counted the errors of late: "3 to gpu5"; "": not known
+	char above[24];                 // the port of PCIe that it hangs at, "0000:3a:00.0"; "": not known
 	int xid;                        // the last one since it was last reset; 0: none
 	int recovery;                   // what NVML says must be done; 0: nothing
 	// Where it is. Not known: "", below 0.
@@ -139,7 +142,7 @@ struct td_checkup_disk {
 struct td_checkup_facts {
 	struct td_checkup_gpu gpu[TD_HEALTH_GPUS]; // in the order of Slurm's indexes
 	int gpus;
-	char port_down[64]; // an InfiniBand port that is not active; "": none
+	char port_down[160]; // InfiniBand ports that are not active, "mlx5_0/1,mlx5_1/1"; "": none
 	double disk_percent;
 	char disk[96];          // the fullest file system, of disk_percent
 	char disk_readonly[96]; // one that became read-only; "": none
@@ -157,7 +160,7 @@ struct td_checkup_facts {
 
 // ---- where the GPUs are ----
 
-// Fills numa and cpus of each GPU that has an address, and numa_nodes, from <root>/sys.
+// Fills numa, cpus and above of each GPU that has an address, and numa_nodes, from <root>/sys.
 void td_checkup_where(const char *root, struct td_checkup_facts *f);
 // What a machine tells of its GPUs besides their health: JSON, {"numaNodes": 2, "gpus": [{"product": …, "uuid": …,
 // "minor": 0, "pci": …, "numa": 0, "cpus": …, "peers": "1-3"}, …]}, without what is not known. Where a GPU is cut, all
@@ -308,6 +311,8 @@ enum {
 struct td_checkup_finding {
 	char check[32], condition[64];
 	char device[8]; // "gpu3"; "": the node
+	char link
+		[64]; // "NVLink 3 to gpu5", "PCIe 0000:3b:00.0 at 0000:3a:00.0", "mlx5_0/1", "eno1"; "": it is about none, or not known which
 	int64_t code;
 	const char *action; // static; as in the table
 	char message[TD_HEALTH_TEXT];

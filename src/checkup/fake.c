@@ -215,6 +215,17 @@ int td_checkup_fake_check(const char *text, size_t n, struct td_error *err)
 }
 
 // What a driver would tell of the node's GPUs.
+// The first of them.
+static void nvlinks_down(struct td_checkup_gpu *g, int n)
+{
+	g->links_down = n;
+	*g->links_which = '\0';
+	for (int k = 0; k < n && k < g->links; k++) {
+		const size_t at = strlen(g->links_which);
+		snprintf(g->links_which + at, sizeof(g->links_which) - at, "%s%d", at ? ", " : "", k);
+	}
+}
+
 static void told(struct td_checkup_facts *x, const char *key, const char *value)
 {
 	td_auto_strv struct td_strv l = {0};
@@ -322,7 +333,7 @@ static void set(void *ctx, const struct fault *f)
 		else if (!strcmp(k, "pcie-width"))
 			g->pcie_width = atoi(v);
 		else if (!strcmp(k, "nvlink-down"))
-			g->links_down = atoi(v);
+			nvlinks_down(g, atoi(v));
 		return;
 	}
 	if (is_disk_key(k))

@@ -79,7 +79,9 @@ static void ports(struct machine *m, struct td_checkup_facts *f)
 			if (active && !known && m->n_ports < PORTS_MAX)
 				snprintf(m->port[m->n_ports++], sizeof(m->port[0]), "%s", name);
 			else if (!active && known)
-				snprintf(f->port_down, sizeof(f->port_down), "%s", name);
+				snprintf(f->port_down + strlen(f->port_down),
+					 sizeof(f->port_down) - strlen(f->port_down), "%s%s", *f->port_down ? "," : "",
+					 name);
 		}
 		if (p)
 			closedir(p);

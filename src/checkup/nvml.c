@@ -65,6 +65,16 @@ struct td_nvml *td_nvml_open(const char *path, struct td_error *err)
 	return n;
 }
 
+void td_nvml_address(const char *pci, char *ret, size_t size)
+{
+	size_t at = 0;
+	for (size_t k = strlen(pci) > 12 ? strlen(pci) - 12 : 0; pci[k] && at + 1 < size; k++)
+		ret[at++] = (char)tolower((unsigned char)pci[k]);
+	ret[at] = '\0';
+}
+
+enum { COUNTED_MS = 10 * 60 * 1000 }; // so long errors are recent
+
 static void take_events(struct td_nvml *n)
 {
 	struct nvml_event e;
@@ -76,7 +86,62 @@ static void take_events(struct td_nvml *n)
 			}
 }
 
-static void links_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g)
+// The far end of a link, which a driver may tell only while the link is up.
+static void far_end(struct td_nvml *n, unsigned i, unsigned k)
+{
+	struct nvml_pci pci = {0};
+	char *to = n->links_of[i].to[k];
+	if (*to || !n->link_to || n->link_to(n->gpu[i], k, &pci) != OK || !*pci.address)
+		return;
+	pci.address[sizeof(pci.address) - 1] = '\0';
+	td_auto_free char *device = td_strndup(pci.address, strcspn(pci.address, "."));
+	const int gpu = n->cut.cut ? -1 : td_nvml_index(n, device);
+	if (gpu >= 0)
+		snprintf(to, sizeof(n->links_of[0].to[0]), "gpu%d", gpu);
+	else
+		td_nvml_address(pci.address, to, sizeof(n->links_of[0].to[0]));
+}
+
+static void name_link(const struct td_nvml *n, unsigned i, unsigned k, char *ret, size_t size)
+{
+	const char *to = n->links_of[i].to[k];
+	size_t at = strlen(ret);
+	snprintf(ret + at, size - at, "%s%u%s%s", at ? ", " : "", k, *to ? " to " : "", to);
+}
+
+// Which of the links it was that counted errors since the last look. Each is asked only when their sum has changed.
+static void worst_link(struct td_nvml *n, unsigned i, int64_t now_ms, struct td_checkup_gpu *g)
+{
+	struct nvml_links *l = &n->links_of[i];
+	const int64_t sum = g->count[TD_COUNT_NVLINK_CRC].total + g->count[TD_COUNT_NVLINK_REPLAY].total +
+			    g->count[TD_COUNT_NVLINK_RECOVERY].total;
+	unsigned long long most = 0;
+	int worst = 0;
+	if (n->link_errors && (!l->counted || sum != l->sum)) {
+		for (unsigned k = 0; k < LINKS; k++) {
+			unsigned long long all = 0, one;
+			for (int kind = 0; kind < LINK_ERRORS; kind++)
+				if (n->link_errors(n->gpu[i], k, kind, &one) == OK)
+					all += one;
+			if (l->counted && all > l->errors[k] && all - l->errors[k] > most) {
+				most = all - l->errors[k];
+				worst = (int)k + 1;
+			}
+			l->errors[k] = all;
+		}
+		// It stays the same while errors come: each change of the words is a write to the API.
+		l->worst = l->worst ? l->worst : worst;
+		l->counted = true;
+		l->sum = sum;
+		l->at_ms = now_ms;
+	} else if (now_ms - l->at_ms >= COUNTED_MS) {
+		l->worst = 0;
+	}
+	if (l->worst)
+		name_link(n, i, (unsigned)l->worst - 1, g->links_worst, sizeof(g->links_worst));
+}
+
+static void links_of(struct td_nvml *n, unsigned i, nvml_device d, struct td_checkup_gpu *g)
 {
 	for (unsigned k = 0; n->link && k < LINKS; k++) {
 		int active;
@@ -84,10 +149,15 @@ static void links_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g)
 			continue;
 		g->links++;
 		g->links_down += !active;
+		far_end(n, i, k);
+		if (!active)
+			name_link(n, i, k, g->links_which, sizeof(g->links_which));
 	}
 	// A GPU without any link that is up has no peers, or a fabric that is not there.
-	if (g->links_down == g->links)
+	if (g->links_down == g->links) {
 		g->links_down = 0;
+		*g->links_which = '\0';
+	}
 }
 
 // An answer that will be the same next time.
@@ -145,10 +215,7 @@ static void identity(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
 	g->pcie_width_max = w->pcie_width_max;
 	g->clock_max_mhz = w->clock_max_mhz;
 	g->peers = w->peers;
-	// NVML writes a domain of 8 digits in capitals, the kernel one of 4.
-	const char *pci = n->pci_of[i];
-	for (size_t k = strlen(pci) > 12 ? strlen(pci) - 12 : 0, at = 0; pci[k] && at + 1 < sizeof(g->pci); k++)
-		g->pci[at++] = (char)tolower((unsigned char)pci[k]);
+	td_nvml_address(n->pci_of[i], g->pci, sizeof(g->pci));
 }
 
 enum { NEVER = -1, NOT_NOW = -2 };
@@ -295,8 +362,10 @@ static void read_gpu(struct td_nvml *n, unsigned i, int64_t now_ms, struct td_ch
 	if (n->width && n->width(d, &u) == OK)
 		g->pcie_width = (int)u;
 	clocks_of(n, i, now_ms, g);
-	links_of(n, d, g);
+	links_of(n, i, d, g);
 	fields_of(n, d, g);
+	if (g->links)
+		worst_link(n, i, now_ms, g);
 	pcie_of(n, i, g);
 }
 

@@ -74,6 +74,7 @@ enum {
 	ECC_UNCORRECTED = 1,
 	ECC_VOLATILE = 0,
 	LINKS = 18,
+	LINK_ERRORS = 4, // kinds that a link counts: replays, recoveries, CRC errors of flits and of data
 	P2P_NVLINK = 2,
 	CLOCK_GRAPHICS = 0,
 	CLOCK_SM = 1,
@@ -125,6 +126,8 @@ enum {
 	X(width, "nvmlDeviceGetCurrPcieLinkWidth", (nvml_device, unsigned *))                                          \
 	X(width_max, "nvmlDeviceGetMaxPcieLinkWidth", (nvml_device, unsigned *))                                       \
 	X(link, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, int *))                                            \
+	X(link_to, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (nvml_device, unsigned, struct nvml_pci *))                  \
+	X(link_errors, "nvmlDeviceGetNvLinkErrorCounter", (nvml_device, unsigned, int, unsigned long long *))          \
 	X(uuid, "nvmlDeviceGetUUID", (nvml_device, char *, unsigned))                                                  \
 	X(minor, "nvmlDeviceGetMinorNumber", (nvml_device, unsigned *))                                                \
 	X(mig, "nvmlDeviceGetMigMode", (nvml_device, unsigned *, unsigned *))                                          \
@@ -164,6 +167,9 @@ struct nvml_who {
 	uint64_t peers;
 };
 
+// NVML writes a domain of 8 digits in capitals, the kernel one of 4.
+void td_nvml_address(const char *pci, char *ret, size_t size);
+
 #define DECLARE(field, symbol, args) int(*field) args;
 struct td_nvml {
 	void *lib;
@@ -178,5 +184,13 @@ struct td_nvml {
 	struct nvml_who who[TD_HEALTH_GPUS];
 	struct td_lasts lasts[TD_HEALTH_GPUS][TD_SLOWS];
 	struct td_traffic pcie_now_of[TD_HEALTH_GPUS];
+	struct nvml_links {
+		char to[LINKS][24];               // the far end of each NVLink: "gpu5", "0000:c1:00.0"; "": not known
+		unsigned long long errors[LINKS]; // that each had counted when their sum changed last
+		int64_t sum;                      // of the errors of all
+		bool counted;
+		int worst;     // the link that most were of when they began, counted from 1; 0: not known
+		int64_t at_ms; // when their sum changed last
+	} links_of[TD_HEALTH_GPUS];
 	unsigned turn; // the GPU whose PCIe link is measured at the next look
 };

@@ -5,7 +5,9 @@
 #include "base/indexes.h"
 #include "json/json.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // The first line of a file below <root>/sys; false: there is none.
@@ -19,6 +21,20 @@ static bool line_of(struct td_buf *b, const char *path)
 	return b->len > 0;
 }
 
+// The bridge above a device is the folder in which the kernel keeps it: …/0000:3a:00.0/0000:3b:00.0.
+static void above(const char *dir, char ret[24])
+{
+	td_auto_free char *real = realpath(dir, NULL);
+	char *last = real ? strrchr(real, '/') : NULL;
+	if (!last)
+		return;
+	*last = '\0';
+	const char *name = strrchr(real, '/');
+	// Below the root there is no port: "pci0000:00".
+	if (name && strlen(name + 1) == strlen("0000:3a:00.0") && name[5] == ':' && name[8] == ':')
+		snprintf(ret, 24, "%s", name + 1);
+}
+
 void td_checkup_where(const char *root, struct td_checkup_facts *f)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -26,9 +42,11 @@ void td_checkup_where(const char *root, struct td_checkup_facts *f)
 		struct td_checkup_gpu *g = &f->gpu[i];
 		td_auto_free char *numa = td_asprintf("%s/sys/bus/pci/devices/%s/numa_node", root, g->pci),
 				  *cpus = td_asprintf("%s/sys/bus/pci/devices/%s/local_cpulist", root, g->pci);
+		td_auto_free char *dir = td_asprintf("%s/sys/bus/pci/devices/%s", root, g->pci);
 		long long n;
 		if (!*g->pci)
 			continue;
+		above(dir, g->above);
 		// The kernel says -1 where the machine's firmware does not tell.
 		if (line_of(&b, numa) && td_parse_i64(td_buf_str(&b), &n) && n >= 0)
 			g->numa = (int)n;

@@ -95,6 +95,12 @@ static int find_accelerators(struct td_gate_agent *a, struct td_error *err)
 	return r ? r : td_file_write(path, text, strlen(text), 0644, err);
 }
 
+static size_t jobs(void *ctx, int node, int64_t *v, size_t most)
+{
+	const struct td_gate_agent *a = ctx;
+	return td_cg_jobs(a->o.cgroups, v, most);
+}
+
 int td_gate_agent_health_open(struct td_gate_agent *a, struct td_error *err)
 {
 	int r = find_accelerators(a, err);
@@ -118,6 +124,7 @@ int td_gate_agent_health_open(struct td_gate_agent *a, struct td_error *err)
 								   .boot = boot,
 								   .inventory = inventory,
 								   .seen = seen,
+								   .jobs = jobs,
 								   .ctx = a});
 	return 0;
 }

@@ -27,6 +27,8 @@ struct look {
 	int64_t *cpu_us; // what the pod has used is wanted, and goes there; NULL: whether it has processes
 	pid_t *pids;     // or these are wanted, at most `most`; NULL: they are not
 	size_t n_pids, most;
+	int64_t *jobs; // or all jobs with processes are wanted, at most `most`; NULL: they are not
+	size_t n_jobs;
 	struct td_error *err;
 };
 typedef int (*visit_f)(struct look *l, const char *path, const char *name, int depth);
@@ -135,10 +137,33 @@ static int visit_job(struct look *l, const char *path, const char *name, int dep
 	return depth < TREE_DEPTH ? each_dir(l, path, depth + 1, visit_job) : 0;
 }
 
+int64_t td_cg_job_of(const char *text)
+{
+	for (const char *s = text; (s = strstr(s, "/job_")) != NULL; s++) {
+		td_auto_free char *id = td_strndup(s + strlen("/job_"), strcspn(s + strlen("/job_"), "/\n"));
+		long long job;
+		if (td_parse_i64(id, &job) && job > 0)
+			return job;
+	}
+	return 0;
+}
+
+static int visit_jobs(struct look *l, const char *path, const char *name, int depth)
+{
+	long long job;
+	if (td_starts(name, "job_") && td_parse_i64(name + strlen("job_"), &job) && job > 0) {
+		struct look one = {.sluid = ""};
+		if (!processes(&one, path, name, 0) && one.found == TD_CG_BUSY && l->n_jobs < l->most)
+			l->jobs[l->n_jobs++] = job;
+		return 0;
+	}
+	return depth < TREE_DEPTH ? each_dir(l, path, depth + 1, visit_jobs) : 0;
+}
+
 static int visit_top(struct look *l, const char *path, const char *name, int depth)
 {
 	if (!strcmp(name, "kubepods") || !strcmp(name, "kubepods.slice"))
-		return each_dir(l, path, 0, *l->job ? visit_job : visit_pod);
+		return each_dir(l, path, 0, l->jobs ? visit_jobs : *l->job ? visit_job : visit_pod);
 	return depth < ROOT_DEPTH ? each_dir(l, path, depth + 1, visit_top) : 0;
 }
 
@@ -217,6 +242,13 @@ bool td_cg_next_pod(const char **at, char ret_uid[40])
 	}
 
 	return false;
+}
+
+size_t td_cg_jobs(const char *root, int64_t *v, size_t max)
+{
+	static const char *const v1[] = {"freezer"};
+	struct look l = {.sluid = "", .jobs = v, .most = max};
+	return walk(root, v1, TD_LEN(v1), &l) ? 0 : l.n_jobs;
 }
 
 int td_cg_job(const char *root, int64_t job, const char *sluid, enum td_cg_state *ret, struct td_error *err)

@@ -15,7 +15,7 @@
 //   devices.[ch]                 sets of devices, and what a pod's annotations grant of them
 //   held.[ch]                    what the Node object says while a gate is stuck
 //   nodehealth.[ch]              what an agent does for its nodes' health
-//   met.[ch]                     which job met a device's fault
+//   met.[ch]                     which jobs met a fault of a device, a link or the node
 //   out.[ch]          devices that are out of service
 //   agenthealth.c                the same for the node of the role `agent`
 //   programs.c                    which programs of the site's an agent has

@@ -307,6 +307,7 @@ static char *faults_text(const struct td_checkup_findings *l, const struct td_me
 		td_jm_str(d, o, "check", f->check);
 		td_jm_str(d, o, "condition", f->condition);
 		td_jm_str(d, o, "device", *f->device ? f->device : NULL);
+		td_jm_str(d, o, "link", *f->link ? f->link : NULL);
 		td_jm_int(d, o, "code", f->code);
 		td_jm_str(d, o, "action", f->action);
 		const struct td_checkup_check *check = td_checkup_check_named(f->check);
@@ -418,13 +419,48 @@ static void learn_parts(struct td_checkup_backend *b, char **ret)
 }
 
 struct whose {
+	const struct td_nodehealth *h;
 	struct td_gate *gate;
 	int node;
 };
 
+static void add_job(struct td_met *m, int64_t job)
+{
+	for (size_t i = 0; i < m->n_jobs; i++)
+		if (m->jobs[i] == job)
+			return;
+	if (m->n_jobs < TD_MET_JOBS)
+		m->jobs[m->n_jobs++] = job;
+}
+
+// What runs on the node: who holds its devices, and native jobs without any.
+static bool who_is_there(const struct whose *w, struct td_met *ret)
+{
+	int64_t jobs[TD_MET_JOBS];
+	*ret = (struct td_met){.live = true};
+	for (int k = 0; w->gate && k < TD_HEALTH_GPUS; k++) {
+		struct td_holder who;
+		// Root's own jobs keep devices out of service.
+		if (!td_gate_holder(w->gate, w->node, k, &who) || (!who.pod && !strcmp(who.uid, "0")))
+			continue;
+		if (!ret->n_jobs)
+			ret->who = who;
+		add_job(ret, who.job);
+	}
+	size_t n = w->h->o.jobs ? w->h->o.jobs(w->h->o.ctx, w->node, jobs, TD_MET_JOBS) : 0;
+	for (size_t i = 0; i < n; i++)
+		add_job(ret, jobs[i]);
+	if (ret->n_jobs && !ret->who.job)
+		ret->who.job = ret->jobs[0];
+	ret->known = ret->n_jobs;
+	return ret->known;
+}
+
 static bool who_met(void *ctx, int device, struct td_met *ret)
 {
 	const struct whose *w = ctx;
+	if (device < 0)
+		return who_is_there(w, ret);
 	ret->live = w->gate && td_gate_holder(w->gate, w->node, device, &ret->who);
 	ret->known = ret->live || (w->gate && td_gate_last(w->gate, w->node, device, &ret->who));
 	return ret->known;
@@ -438,7 +474,7 @@ static int show(struct td_nodehealth *h, const struct td_object *node, struct td
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *status = yyjson_mut_doc_get_root(s),
 		       *list = td_jm_arr(s, status, "status.conditions");
 	td_auto_free struct td_met *met = td_calloc(TD_HEALTH_FINDINGS, sizeof(*met));
-	struct whose whose = {h->o.gate, index_of(h, node->name)};
+	struct whose whose = {h, h->o.gate, index_of(h, node->name)};
 	td_met_find(td_object_annotation(node, TD_ANN_FAULTS), l, who_met, &whose, met);
 	td_met_say(met, l);
 	td_auto_free char *text = faults_text(l, met), *programs = td_nodehealth_programs(h->o.actions);

@@ -41,6 +41,8 @@ struct td_nodehealth_opts {
 	char *(*gds)(void *ctx, int node);
 	// Its GPUs were cut anew: what was read of them when this program started is not true any more. NULL: nothing was.
 	void (*recut)(void *ctx, int node);
+	// The native jobs that have processes there, at most `most`, for words; returns how many. NULL: nobody knows.
+	size_t (*jobs)(void *ctx, int node, int64_t *v, size_t most);
 	void *ctx;
 };
 struct td_nodehealth;

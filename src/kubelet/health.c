@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "gate/cgroups.h"
 #include "kubelet/accels.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/pods/pod.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_MS = 300, KILL_MS = 50, KILLED_MS = 60000 };
+enum { LOOK_MS = 300, KILL_MS = 50, KILLED_MS = 60000, PIDS = 1024 };
 
 struct health {
 	struct td_nodehealth_opts o;
@@ -44,6 +45,37 @@ char *td_kubelet_boot(const struct td_kubelet *a, int node)
 	    text.len > machine.len + 1)
 		return td_strdup(td_buf_str(&text) + machine.len + 1);
 	return td_strdup(td_buf_str(&machine));
+}
+
+// By the cgroups of what runs in its slurmd pods.
+static size_t jobs(void *ctx, int node, int64_t *v, size_t most)
+{
+	struct td_kubelet *a = ctx;
+	td_auto_pods struct td_pods all = {0};
+	td_auto_free pid_t *pids = td_calloc(PIDS, sizeof(*pids));
+	size_t n = 0;
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *p = all.v[i];
+		for (size_t k = 0; p->node == node && p->slurmd && k < p->n_ctr; k++) {
+			pthread_mutex_lock(&p->mu);
+			td_auto_free char *id = p->ctr[k].wanted ? td_pod_container_id(a, p, &p->ctr[k]) : NULL;
+			pthread_mutex_unlock(&p->mu);
+			const size_t n_pids = id ? td_oci_pids(a->oci, id, pids, PIDS) : 0;
+			for (size_t m = 0; m < n_pids && n < most; m++) {
+				td_auto_buf struct td_buf text = {0};
+				td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pids[m]);
+				int64_t job =
+					td_file_read(path, 64 << 10, &text, NULL) ? 0 : td_cg_job_of(td_buf_str(&text));
+				bool known = !job;
+				for (size_t x = 0; x < n; x++)
+					known |= v[x] == job;
+				if (!known)
+					v[n++] = job;
+			}
+		}
+	}
+	return n;
 }
 
 static char *boot(void *ctx, int node)
@@ -162,6 +194,7 @@ void td_kubelet_health_open(struct td_kubelet *a)
 					    .inventory = inventory,
 					    .gds = gds,
 					    .recut = recut,
+					    .jobs = jobs,
 					    .ctx = a};
 	a->health = td_nodehealth_new(&its.o);
 }

@@ -25,6 +25,7 @@
 #pragma once
 
 #include "operator/operator.h"
+#include "pool/figures.h"
 #include "pool/health.h"
 
 // ---- healthpolicy.c ----
@@ -37,14 +38,16 @@ struct td_op_policy {
 	bool dry_run, test_return, test_new;
 	size_t attempts, percent, least;
 	int64_t window_ms, keep_ms, compact_ms;
-	long long test_ms, jobs_end_s; // jobs_end_s: -1: jobs are waited for
-	int64_t idle_ms;               // 0: idle nodes are not tested
-	int figures_percent;           // of the group's median, which a node must reach; 0: nothing is compared
-	size_t figures_nodes;          // so many others must have been measured
-	int64_t idle_budget_ms;        // of their tests, all nodes together, in an hour
-	const yyjson_val *preflight;   // NULL: no tests before jobs
-	const yyjson_val *hang;        // NULL: nobody looks for jobs that hang
-	const yyjson_val *straggler;   // NULL: nor for ranks that are slow
+	long long test_ms, jobs_end_s;    // jobs_end_s: -1: jobs are waited for
+	int64_t idle_ms;                  // 0: idle nodes are not tested
+	bool figures;                     // those of tests are compared
+	int figures_percent[TD_FIGURES];  // of the group's median, which a node must reach; 0: it is not compared with
+	double figures_floor[TD_FIGURES]; // which it must reach in any case; 0: there is none
+	size_t figures_nodes;             // so many others must have been measured
+	int64_t idle_budget_ms;           // of their tests, all nodes together, in an hour
+	const yyjson_val *preflight;      // NULL: no tests before jobs
+	const yyjson_val *hang;           // NULL: nobody looks for jobs that hang
+	const yyjson_val *straggler;      // NULL: nor for ranks that are slow
 };
 void td_op_policy_load(struct td_op *op, struct td_op_policy *ret);
 void td_op_policy_done(struct td_op_policy *p);
@@ -192,6 +195,11 @@ int td_op_record_sweep(struct td_op *op, int64_t *again_ms, struct td_cancel *c,
 
 // The name of the test's pod of an action. The caller frees it.
 char *td_op_test_name(const struct td_object *slurmd, const char *action_uid);
+// The rates of a node's active links together, in megabits a second; 0: not known. Pure.
+double td_op_test_links(const yyjson_val *node);
+// What a node must reach as nodetest.sh wants it, a line each; others: how many were measured. Pure.
+void td_op_test_wants(const struct td_pool_figure_want want[TD_FIGURES], const int percent[TD_FIGURES],
+		      const size_t others[TD_FIGURES], struct td_buf *ret);
 // Makes the pod. TD_NOT_FOUND: its cluster has no slurmctld.
 int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const char *action_uid,
 		     struct td_error *err);

@@ -51,7 +51,20 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 	if (td_jint(s, "idleTests.everySeconds", 0))
 		ret->idle_ms = td_jint(s, "idleTests.everySeconds", 0) * 1000;
 	if (td_jget(s, "figures")) {
-		ret->figures_percent = (int)td_jint(s, "figures.percent", 80);
+		static const struct {
+			const char *path;
+			int otherwise;
+		} of[TD_FIGURES] = {{"figures.percent", 80},
+				    {"figures.memoryPercent", 80},
+				    {"figures.diskPercent", 50},
+				    {"figures.diskPercent", 50},
+				    {"figures.linksPercent", 95}};
+		ret->figures = true;
+		for (int i = 0; i < TD_FIGURES; i++) {
+			td_auto_free char *floor = td_asprintf("figures.least.%s", td_pool_figure_names[i]);
+			ret->figures_percent[i] = (int)td_jint(s, of[i].path, of[i].otherwise);
+			ret->figures_floor[i] = (double)td_jint(s, floor, 0);
+		}
 		ret->figures_nodes = (size_t)td_jint(s, "figures.nodes", 3);
 	}
 	ret->idle_budget_ms = td_jint(s, "idleTests.minutesPerHour", 60) * 60000;

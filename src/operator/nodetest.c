@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "pool/aside.h"
 #include "pool/figures.h"
+#include "slurm/nics.h"
 
 #include <string.h>
 
@@ -58,12 +59,12 @@ static char *group_of(const struct td_object *node)
 	return td_buf_take(&b);
 }
 
-// What the last test of a node that passed measured, by its NodeActions; 0: there is none.
-static double gflops_of(struct td_op *op, const char *node)
+// What the last test of a node that passed measured, by its NodeActions, each 0 where that is not known.
+static void figures_of(struct td_op *op, const char *node, double ret[TD_FIGURES])
 {
 	td_auto_objects struct td_objects acts = {0};
 	int64_t last = 0, at;
-	double v = 0;
+	memset(ret, 0, sizeof(*ret) * TD_FIGURES);
 	td_informer_by_index(op->actions, "node", node, &acts);
 	for (size_t i = 0; i < acts.n; i++) {
 		const char *text = td_jstr(acts.v[i]->root, "status.measured");
@@ -73,33 +74,69 @@ static double gflops_of(struct td_op *op, const char *node)
 		    td_json_parse(text, strlen(text), &j, NULL) || !yyjson_is_num(td_jget(td_json_root(j), "gflops")))
 			continue;
 		last = at;
-		v = yyjson_get_num(td_jget(td_json_root(j), "gflops"));
+		for (int k = 0; k < TD_FIGURES; k++) {
+			yyjson_val *x = td_jget(td_json_root(j), td_pool_figure_names[k]);
+			ret[k] = yyjson_is_num(x) ? yyjson_get_num(x) : 0;
+		}
 	}
-	return v;
 }
 
-// "16.00 80 % of 20.00, the median of 5 other nodes of its group"; NULL: nothing is compared. One look at all nodes and
-// their acts for each test. Caller frees.
+double td_op_test_links(const yyjson_val *node)
+{
+	td_auto_nics struct td_slurm_nics l = {0};
+	double sum = 0;
+	td_slurm_nics_read(NULL, node, &l);
+	for (size_t i = 0; i < l.n; i++)
+		if (l.v[i].active && l.v[i].rate > 0)
+			sum += (double)l.v[i].rate;
+	return sum;
+}
+
+void td_op_test_wants(const struct td_pool_figure_want want[TD_FIGURES], const int percent[TD_FIGURES],
+		      const size_t others[TD_FIGURES], struct td_buf *ret)
+{
+	for (int k = 0; k < TD_FIGURES; k++) {
+		const struct td_pool_figure_want *w = &want[k];
+		// Whoever has an older program measures less, and is compared in what it says.
+		const int must = w->floor || k == TD_FIGURE_GFLOPS;
+		if (w->least <= 0)
+			continue;
+		td_buf_printf(ret, "%s%s %.2f %d ", ret->len ? "\n" : "", td_pool_figure_names[k], w->least, must);
+		if (w->floor)
+			td_buf_printf(ret, "the least that the policy allows");
+		else
+			td_buf_printf(ret, "%d %% of %.2f, the median of %zu other node%s of its group", percent[k],
+				      w->median, others[k], others[k] == 1 ? "" : "s");
+	}
+}
+
+// What this node must reach; NULL: nothing is compared. One look at all nodes and their acts for each test. Caller frees.
 static char *least_of(const struct td_op_node *n)
 {
-	if (!n->policy.figures_percent)
+	if (!n->policy.figures)
 		return NULL;
 	td_auto_objects struct td_objects l = {0};
 	td_informer_list(n->op->nodes, NULL, &l);
-	td_auto_free double *v = td_calloc(l.n + 1, sizeof(*v));
+	td_auto_free double *v = td_calloc((l.n + 1) * TD_FIGURES, sizeof(*v));
 	td_auto_free char *group = group_of(n->node);
-	size_t k = 0;
+	size_t k[TD_FIGURES] = {0};
 	for (size_t i = 0; i < l.n; i++) {
 		td_auto_free char *its = group_of(l.v[i]);
-		double measured =
-			strcmp(its, group) || !strcmp(l.v[i]->name, n->name) ? 0 : gflops_of(n->op, l.v[i]->name);
-		if (measured > 0)
-			v[k++] = measured;
+		double measured[TD_FIGURES];
+		if (strcmp(its, group) != 0 || !strcmp(l.v[i]->name, n->name))
+			continue;
+		figures_of(n->op, l.v[i]->name, measured);
+		for (int f = 0; f < TD_FIGURES; f++)
+			if (measured[f] > 0)
+				v[(size_t)f * (l.n + 1) + k[f]++] = measured[f];
 	}
-	double median, least = td_pool_figures_least(v, k, n->policy.figures_percent, n->policy.figures_nodes, &median);
-	return least > 0 ? td_asprintf("%.2f %d %% of %.2f, the median of %zu other node%s of its group", least,
-				       n->policy.figures_percent, median, k, k == 1 ? "" : "s")
-			 : NULL;
+	struct td_pool_figure_want want[TD_FIGURES];
+	for (int f = 0; f < TD_FIGURES; f++)
+		td_pool_figures_want(v + (size_t)f * (l.n + 1), k[f], n->policy.figures_percent[f],
+				     n->policy.figures_nodes, n->policy.figures_floor[f], &want[f]);
+	td_auto_buf struct td_buf text = {0};
+	td_op_test_wants(want, n->policy.figures_percent, k, &text);
+	return text.len ? td_buf_take(&text) : NULL;
 }
 
 int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const char *uid, struct td_error *err)
@@ -112,11 +149,11 @@ int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const
 	const long long n_gpus = gpus_of(n->node, sc->root);
 	td_auto_free char *name = td_op_test_name(slurmd, uid), *gpus = td_asprintf("%lld", n_gpus),
 			  *devices = tested(n->node, n_gpus), *ms = td_asprintf("%lld", n->policy.test_ms),
-			  *least = least_of(n);
+			  *least = least_of(n), *links = td_asprintf("%.2f", td_op_test_links(n->node->root));
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		td_op_template("nodetest.yaml", {"name", name}, {"namespace", slurmd->ns}, {"cluster", cluster},
 			       {"node", n->name}, {"program", td_op_program("nodetest.sh")}, {"gpus", gpus},
-			       {"tested", devices}, {"ms", ms}, {"least", least ? least : ""},
+			       {"tested", devices}, {"ms", ms}, {"least", least ? least : ""}, {"links", links},
 			       {"image", td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE)});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *each = td_jm_get(root, "each"), *c, *key, *v;
 	static const char *const lists[] = {"spec.initContainers", "spec.containers"};

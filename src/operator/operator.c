@@ -215,7 +215,7 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	if (sc) {
 		r = td_op_cluster_sync(op, sc, v, &sets, c, err);
 		if (!r && op->per_cluster)
-			r = td_op_per_cluster_sync(op, sc, c, err);
+			r = td_op_per_cluster_sync(op, sc, v, c, err);
 		td_op_view_refresh(op, sc, v, 50, c);
 	} else if (op->per_cluster) {
 		r = td_op_per_cluster_gone(op, ns, name, c, err);

@@ -529,8 +529,9 @@ struct td_op_view {
 	bool known;                                            // nodes come from this slurmrestd
 	bool fresh;                                            // and are recent enough now
 	int64_t fetched, changed, cost, last_cost, first_seen; // ms, monotonic
-	uint64_t hash;                                         // of nodes
-	uint64_t print;                                        // of all of them that anything here is made of
+	int64_t per_cluster_ms; // when what the bridge has besides was seen to be there; 0: not yet
+	uint64_t hash;          // of nodes
+	uint64_t print;         // of all of them that anything here is made of
 	char *version;
 	char error[256];           // why there is no answer
 	long long gpus, gpu_nodes; // GPUs of its nodes; nodes that have any
@@ -750,7 +751,13 @@ char *td_op_bridge_name(const char *ns, const char *cluster); // caller frees
 // the document that cannot be used.
 int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char *own_ns, const char *image,
 			      const yyjson_val *jwt, struct td_op_wants *ret, struct td_error *err);
-int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_error *err);
+// True: live has all objects of that kind and namespace that are wanted, of the wanted revision (pure).
+bool td_op_per_cluster_there(const struct td_op_wants *w, const struct td_gvr *g, const char *ns,
+			     const struct td_objects *live);
+// Applies them where one is not there, or another: those that caches show at once, others at a whole look, 30 s after the
+// last one at the earliest.
+int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
+			   struct td_error *err);
 // Deletes what the SlurmCluster had, when it is gone.
 int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster, struct td_cancel *c,
 			   struct td_error *err);

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { FILE_MAX = 256 << 10 };
+enum { FILE_MAX = 256 << 10, LISTED_MS = 30000 };
 
 static const struct td_gvr *gvr_of(const char *kind)
 {
@@ -131,7 +131,55 @@ static bool in_force(struct td_op *op, const struct td_op_wants *w)
 	return true;
 }
 
-int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_error *err)
+bool td_op_per_cluster_there(const struct td_op_wants *w, const struct td_gvr *g, const char *ns,
+			     const struct td_objects *live)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		yyjson_val *v = td_json_root(w->v[i].obj);
+		bool there = false;
+		if (w->v[i].gvr != g || !td_streq(td_jstr(v, "metadata.namespace"), ns))
+			continue;
+		for (size_t k = 0; k < live->n; k++)
+			there |= td_streq(live->v[k]->name, td_jstr(v, "metadata.name")) &&
+				 !td_object_deleting(live->v[k]) &&
+				 td_streq(td_object_annotation(live->v[k], TD_ANN_REVISION),
+					  td_jkey_str(td_jget(v, "metadata.annotations"), TD_ANN_REVISION));
+		if (!there)
+			return false;
+	}
+	return true;
+}
+
+// The same of what no cache shows: it is listed by its labels, a request for each kind and namespace that it is of, at most
+// once in LISTED_MS. Somebody may have deleted it.
+static int others_in_force(struct td_op *op, const struct td_op_wants *w, const struct td_object *sc,
+			   struct td_op_view *v, struct td_cancel *c, bool *ret, struct td_error *err)
+{
+	static const struct td_gvr *const kinds[] = {&td_rolebindings, &td_networkpolicies, &td_configmaps};
+	const char *const spaces[] = {op->own_ns, sc->ns};
+	const int64_t now = td_mono_ms(&td_clock_system);
+	*ret = true;
+	if (v->per_cluster_ms && now - v->per_cluster_ms < LISTED_MS)
+		return 0;
+	td_auto_free char *labels = td_asprintf(TD_LABEL_CLUSTER "=%s," TD_LABEL_CLUSTER_NS "=%s", sc->name, sc->ns);
+	for (size_t i = 0; i < TD_LEN(kinds) * TD_LEN(spaces); i++) {
+		const struct td_gvr *g = kinds[i / TD_LEN(spaces)];
+		const char *ns = spaces[i % TD_LEN(spaces)];
+		const struct td_objects none = {0};
+		td_auto_objects struct td_objects live = {0};
+		if (td_op_per_cluster_there(w, g, ns, &none)) // none is wanted there
+			continue;
+		int r = td_kube_list(op->k, g, ns, labels, NULL, c, &live, err);
+		if (r)
+			return td_wrap(err, "listing %s of namespace %s", g->kind, ns);
+		*ret &= td_op_per_cluster_there(w, g, ns, &live);
+	}
+	v->per_cluster_ms = *ret ? now : 0;
+	return 0;
+}
+
+int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
+			   struct td_error *err)
 {
 	td_auto_buf struct td_buf text = {0};
 	td_auto_free char *key = td_asprintf("%s-jwt-key", sc->name);
@@ -145,7 +193,12 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 	td_auto_wants struct td_op_wants w = {0};
 	r = td_op_per_cluster_objects(td_buf_str(&text), sc->root, op->own_ns, op->image, td_jget(secret->root, "data"),
 				      &w, err);
-	if (r || in_force(op, &w))
+	bool others = true;
+	if (!r && in_force(op, &w))
+		r = others_in_force(op, &w, sc, v, c, &others, err);
+	else
+		others = false;
+	if (r || others)
 		return r;
 
 	for (size_t i = 0; i < w.n; i++) {

@@ -38,7 +38,7 @@ static int usage(FILE *f)
 	      "       tandem-standin copy DIR\n"
 	      "       tandem-standin pause\n"
 	      "       tandem-standin first-job-id --state DIR [--first N] [--max N]\n"
-	      "       tandem-standin selftest --ms N --devices N|--only LIST [--faults FILE]\n"
+	      "       tandem-standin selftest --ms N --devices N|--only LIST [--measure DIR] [--faults FILE]\n"
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
 	      "       tandem-standin peer --node NAME [--socket PATH] [--key PATH]\n"
 	      "                           [--faults FILE] [--port N]\n"

@@ -158,6 +158,11 @@ int td_standin_job_text_read(const char *json, size_t len, long long job, const 
 
 // selftest.c. The job that tests a node.
 int td_standin_selftest(int argc, char **argv);
+// measure.c: MB in a second; 0: it could not be measured. dir: on the disk.
+struct td_measured {
+	double memory, disk_write, disk_read;
+};
+void td_standin_measure(const char *dir, struct td_measured *ret);
 // jobid.c. Reads the last job id from the first bytes of a job_state. False: the form is unknown.
 bool td_standin_job_state_id(const uint8_t *head, size_t n, uint32_t *ret);
 

@@ -3,6 +3,7 @@
 // FAKE_NVML_WELL: neither has anything. FAKE_NVML_USE=FILE: each GPU computes as much of the time, in percent, as it says there.
 // FAKE_NVML_SLOW=BITS: why the second one's clocks are low, said as drivers before 535 do.
 // FAKE_NVML_COUNTERS=" ID=N …": what it counts, by NVML's ids of fields; "Nu": in 32 bits. Without it there is no NVLink.
+// FAKE_NVML_DOWN=LINKS, FAKE_NVML_WORST=LINK: those of the second GPU that are down, and one that counts errors.
 // FAKE_NVML_MUTE: no GPU tells its UUID. FAKE_NVML_MIG=i: the GPU i is cut into a part of three sevenths and, behind a gap, two of one.
 // Without it they can be cut, as an H100 of 80 GB: mode, GPU instances with their slices of memory, a compute instance in
 // each. FAKE_NVML_BUSY: a program uses them. FAKE_NVML_RESET: the mode counts after a reset only.
@@ -78,6 +79,8 @@ int nvmlInit_v2(void), nvmlShutdown(void), nvmlDeviceGetCount_v2(unsigned *),
 	nvmlDeviceGetComputeInstanceId(device, unsigned *), nvmlEventSetWait_v2(void *, struct event *, unsigned),
 	nvmlEventSetFree(void *), nvmlDeviceGetCurrentClocksThrottleReasons(device, unsigned long long *),
 	nvmlDeviceGetApplicationsClock(device, int, unsigned *), nvmlDeviceGetNvLinkState(device, unsigned, int *),
+	nvmlDeviceGetNvLinkRemotePciInfo_v2(device, unsigned, char *),
+	nvmlDeviceGetNvLinkErrorCounter(device, unsigned, int, unsigned long long *),
 	nvmlDeviceGetPcieThroughput(device, int, unsigned *), nvmlDeviceSetMigMode(device, unsigned, int *),
 	nvmlDeviceGetGpuInstanceProfileInfoV(device, unsigned, struct kind *),
 	nvmlDeviceGetGpuInstancePossiblePlacements_v2(device, unsigned, struct place *, unsigned *),
@@ -400,8 +403,24 @@ EXPORT int nvmlDeviceGetFieldValues(device d, int n, struct field *f)
 }
 EXPORT int nvmlDeviceGetNvLinkState(device d, unsigned link, int *active)
 {
-	*active = 1;
+	const char *down = getenv("FAKE_NVML_DOWN");
+	*active = !(down && d == (device)&gpus[1] && strchr(down, (char)('0' + link)));
 	return getenv("FAKE_NVML_COUNTERS") && link < 4 ? 0 : 3;
+}
+// Link 2 is between the two, the others go to a switch.
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(device d, unsigned link, char *info)
+{
+	snprintf(info + 36, 32, "%s",
+		 link != 2               ? "00000000:C1:00.0"
+		 : d == (device)&gpus[0] ? "00000000:9B:00.0"
+					 : "00000000:3B:00.0");
+	return 0;
+}
+EXPORT int nvmlDeviceGetNvLinkErrorCounter(device d, unsigned link, int kind, unsigned long long *n)
+{
+	const char *worst = getenv("FAKE_NVML_WORST");
+	*n = worst && kind == 2 && link == (unsigned)atoi(worst) ? 700 : kind;
+	return d == (device)&gpus[1] ? 0 : 3;
 }
 EXPORT int nvmlDeviceGetPcieThroughput(device d, int direction, unsigned *kb)
 {

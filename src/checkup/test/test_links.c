@@ -155,11 +155,30 @@ static void links_of_gpus(void **state)
 	setenv("FAKE_NVML_COUNTERS", " 38=700 45=5 52=49 59=5 94=5040 138=1 139=1 197=100u 198=7u", 1);
 	file("bus/pci/devices/0000:3b:00.0/aer_dev_nonfatal", "TOTAL_ERR_NONFATAL 21\n");
 	expect(&b, 1,
-	       "pcie-errors 20 gpu0: at least 20 uncorrected errors of PCIe in 10 minutes; "
+	       "pcie-errors 20 gpu0: PCIe 0000:3b:00.0: at least 20 uncorrected errors of PCIe in 10 minutes; "
 	       "nvlink-errors 500 gpu1: at least 500 CRC errors of NVLink in 10 minutes; "
 	       "nvlink-errors 2 gpu1: at least 2 recoveries of NVLink in 10 minutes; "
-	       "pcie-errors 5000 gpu1: at least 5000 replays of PCIe in 10 minutes");
+	       "pcie-errors 5000 gpu1: PCIe 0000:9b:00.0: at least 5000 replays of PCIe in 10 minutes");
 	assert_false(g->pcie.known); // in 32 bits it begins anew too often
+
+	// Where the driver tells, they have names: which link counted them, and what is at its far end. It stays named while
+	// errors come.
+	setenv("FAKE_NVML_WORST", "2", 1);
+	setenv("FAKE_NVML_COUNTERS", " 38=701 45=5 52=49 59=5 94=5040", 1);
+	static const char named[] =
+		"pcie-errors 20 gpu0: PCIe 0000:3b:00.0: at least 20 uncorrected errors of PCIe in 10 minutes; "
+		"nvlink-errors 500 gpu1: NVLink 2 to gpu0: at least 500 CRC errors of NVLink in 10 minutes; "
+		"nvlink-errors 2 gpu1: NVLink 2 to gpu0: at least 2 recoveries of NVLink in 10 minutes; "
+		"pcie-errors 5000 gpu1: PCIe 0000:9b:00.0: at least 5000 replays of PCIe in 10 minutes";
+	expect(&b, 1, named);
+	setenv("FAKE_NVML_WORST", "1", 1);
+	setenv("FAKE_NVML_COUNTERS", " 38=702 45=5 52=49 59=5 94=5040", 1);
+	expect(&b, 1, named);
+	unsetenv("FAKE_NVML_WORST");
+	setenv("FAKE_NVML_DOWN", "12", 1);
+	td_auto_free char *down = look(&b, 1);
+	assert_non_null(strstr(down, "nvlink 2 gpu1: 2 of 4 NVLinks are down: 1 to 0000:c1:00.0, 2 to gpu0; "));
+	unsetenv("FAKE_NVML_DOWN");
 
 	// A part of a sum that is not said now makes it unknown, and nothing of it new afterwards.
 	setenv("FAKE_NVML_COUNTERS", " 38=700? 45=5 52=49 59=5 94=5040", 1);
@@ -180,18 +199,14 @@ static void links_of_gpus(void **state)
 	dlclose(lib);
 
 	// A GPU that was reset has nothing recent, and others keep theirs.
-	expect(&b, 1,
-	       "pcie-errors 20 gpu0: at least 20 uncorrected errors of PCIe in 10 minutes; "
-	       "nvlink-errors 500 gpu1: at least 500 CRC errors of NVLink in 10 minutes; "
-	       "nvlink-errors 2 gpu1: at least 2 recoveries of NVLink in 10 minutes; "
-	       "pcie-errors 5000 gpu1: at least 5000 replays of PCIe in 10 minutes");
+	expect(&b, 1, named);
 	assert_int_equal(b.reset(b.ctx, 1, NULL, NULL), 0);
-	expect(&b, 1, "pcie-errors 20 gpu0: at least 20 uncorrected errors of PCIe in 10 minutes");
+	expect(&b, 1, "pcie-errors 20 gpu0: PCIe 0000:3b:00.0: at least 20 uncorrected errors of PCIe in 10 minutes");
 	assert_true(g->count[TD_COUNT_NVLINK_CRC].known && !g->count[TD_COUNT_NVLINK_CRC].recent);
 
 	// An old driver without these fields.
 	unsetenv("FAKE_NVML_COUNTERS");
-	expect(&b, 1, "pcie-errors 20 gpu0: at least 20 uncorrected errors of PCIe in 10 minutes");
+	expect(&b, 1, "pcie-errors 20 gpu0: PCIe 0000:3b:00.0: at least 20 uncorrected errors of PCIe in 10 minutes");
 	for (int k = 0; k < TD_COUNTS; k++)
 		assert_false(g->count[k].known);
 	assert_false(g->nvlink.known);

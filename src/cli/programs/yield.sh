@@ -2,9 +2,10 @@
 # What `tandem usage --yield` runs in the login pod: runs of jobs from $1 to $2 (epoch seconds) and the seconds of GPUs
 # that they held in that time, and those of them that idled as far as was measured, one line for each account, user and end. Each run of a requeued job is one (-D). The
 # word preflight is for a run whose test before the job failed: it was queued again within two minutes, and its
-# admin comment says so.
+# admin comment says so. A native allocation in which no step was started, as of a salloc that nobody used, has no process
+# that could be measured: all of its time idled.
 set -eu
-SLURM_TIME_FORMAT=%s sacct -D -a -X -n -P -T -S "uts$1" -E "uts$2" -o Account,User,State,Start,End,AllocTRES,JobIDRaw,AdminComment | awk -F'|' -v from="$1" -v to="$2" '
+SLURM_TIME_FORMAT=%s sacct -D -a -n -P -T -S "uts$1" -E "uts$2" -o Account,User,State,Start,End,AllocTRES,JobIDRaw,AdminComment | awk -F'|' -v from="$1" -v to="$2" '
 function amount(list, name,    i, n, t) {
 	n = split(list, t, ",")
 	for (i = 1; i <= n; i++)
@@ -47,16 +48,24 @@ function run(    start, end, word, state, idle, part, notes, busy, rest, at, key
 		if (part[2] + part[3] > 0)
 			idle = part[3] / (part[2] + part[3])
 	}
+	else if (state != "preflight" && !($7 in stepped))
+		idle = 1
 	key = $1 "|" $2 "|" state
 	runs[key]++
 	gpus[key] += amount($6, "gres/gpu") * (end - start)
 	idles[key] += idle * amount($6, "gres/gpu") * (end - start)
 }
-{ line[NR] = $0 }
+$7 ~ /[.]/ { # a step; that of Slurm itself (extern) runs nothing
+	split($7, part, ".")
+	if (part[2] != "extern")
+		stepped[part[1]] = 1
+	next
+}
+{ line[++lines] = $0 }
 # The comment of a job that was queued again is that of its last run, and says it of each.
 index($8, "tandem-use:") { uses[$7] = uses[$7] " " $8 " " }
 END {
-	for (n = 1; n <= NR; n++) {
+	for (n = 1; n <= lines; n++) {
 		$0 = line[n]
 		if ($4 ~ /^[0-9]+$/ && $6 != "")
 			run()

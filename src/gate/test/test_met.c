@@ -11,13 +11,16 @@
 
 #include <cmocka.h>
 
-static struct td_met now;
+static struct td_met now, all; // all: what runs on the node
 static int asked;
 
 static bool ask(void *ctx, int device, struct td_met *ret)
 {
-	assert_true(device >= 0);
 	asked++;
+	if (device < 0) {
+		*ret = all;
+		return all.known;
+	}
 	*ret = now;
 	return device == 3 && now.known;
 }
@@ -45,6 +48,7 @@ static char *look(const char *before, struct td_checkup_findings *l)
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
 		td_jm_str(d, o, "check", l->v[i].check);
 		td_jm_str(d, o, "device", *l->v[i].device ? l->v[i].device : NULL);
+		td_jm_str(d, o, "link", *l->v[i].link ? l->v[i].link : NULL);
 		td_jm_int(d, o, "code", l->v[i].code);
 		td_met_write(&met[i], d, o);
 	}
@@ -108,11 +112,51 @@ static void a_pod_is_named_when_it_is_the_jobs(void **state)
 	assert_int_equal(strspn(l.v[0].message, "x"), sizeof(l.v[0].message) - 1);
 }
 
+static void a_fault_of_a_link_was_met_by_all_jobs_of_the_node(void **state)
+{
+	(void)state;
+	now = (struct td_met){0};
+	all = (struct td_met){
+		.known = true, .live = true, .who = {.job = 7, .uid = "1000"}, .jobs = {7, 9}, .n_jobs = 2};
+	struct td_checkup_findings l = {.n = 3};
+	l.v[0] = (struct td_checkup_finding){
+		.check = "infiniband", .link = "mlx5_0/1", .message = "port mlx5_0/1 is not active"};
+	l.v[1] = (struct td_checkup_finding){.check = "exchange", .message = "job 7: none of its data came"};
+	l.v[2] = (struct td_checkup_finding){.check = "memory", .code = 1, .message = "1 uncorrected errors of memory"};
+	struct td_checkup_findings first_time = l;
+	td_auto_free char *first = look(NULL, &first_time);
+	assert_string_equal(first,
+			    "[{\"check\":\"infiniband\",\"link\":\"mlx5_0/1\",\"code\":0,\"met\":{\"job\":7,"
+			    "\"live\":true,\"user\":\"1000\",\"jobs\":[7,9]}},{\"check\":\"exchange\",\"code\":0},"
+			    "{\"check\":\"memory\",\"code\":1,\"met\":{\"job\":7,\"live\":true,\"user\":\"1000\","
+			    "\"jobs\":[7,9]}}]");
+	assert_string_equal(first_time.v[0].message, "port mlx5_0/1 is not active, met by jobs 7, 9");
+	assert_string_equal(first_time.v[1].message, "job 7: none of its data came");
+
+	// It stays, and another port's fault is another one.
+	all.n_jobs = 6;
+	for (int k = 0; k < 6; k++)
+		all.jobs[k] = 20 + k;
+	all.who = (struct td_holder){.job = 20};
+	struct td_checkup_findings again = l;
+	snprintf(again.v[2].message, sizeof(again.v[2].message), "more");
+	td_auto_free char *second = look(first, &again);
+	assert_string_equal(second, first);
+	assert_string_equal(again.v[2].message, "more, met by jobs 7, 9");
+	again = l;
+	snprintf(again.v[0].link, sizeof(again.v[0].link), "mlx5_1/1");
+	td_auto_free char *third = look(first, &again);
+	assert_string_equal(again.v[0].message, "port mlx5_0/1 is not active, met by jobs 20, 21, 22, 23 and 2 more");
+	assert_non_null(strstr(third, "\"met\":{\"job\":20,\"live\":true,\"jobs\":[20,21,22,23,24,25]}"));
+	all = (struct td_met){0};
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_stays_while_the_fault_does),
 		cmocka_unit_test(a_pod_is_named_when_it_is_the_jobs),
+		cmocka_unit_test(a_fault_of_a_link_was_met_by_all_jobs_of_the_node),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1894,9 +1894,32 @@ static void test_storage_groups(void **state)
 		td_object_unref(t[i].o);
 }
 
+static void what_a_new_node_must_reach(void **state)
+{
+	td_auto_buf struct td_buf text = {0};
+	const int percent[TD_FIGURES] = {80, 80, 50, 50, 95};
+	const size_t others[TD_FIGURES] = {5, 1, 0, 0, 3};
+	struct td_pool_figure_want want[TD_FIGURES] = {
+		{16, false, 20}, {8, false, 10}, {100, true, 0}, {0}, {380, false, 400}};
+	td_op_test_wants(want, percent, others, &text);
+	assert_string_equal(td_buf_str(&text),
+			    "gflops 16.00 1 80 % of 20.00, the median of 5 other nodes of its group\n"
+			    "memoryMBps 8.00 0 80 % of 10.00, the median of 1 other node of its group\n"
+			    "diskWriteMBps 100.00 1 the least that the policy allows\n"
+			    "linkMbps 380.00 0 95 % of 400.00, the median of 3 other nodes of its group");
+
+	td_auto(td_json_unref) struct td_json *node =
+		Y("metadata: {name: n0, annotations: {tandem.dev/nics: '{\"nics\": [{\"name\": \"mlx5_0\", \"active\": "
+		  "true, "
+		  "\"rate\": 400000}, {\"name\": \"mlx5_1\", \"rate\": 400000}, {\"name\": \"eno1\", \"active\": true, "
+		  "\"rate\": 25000}]}'}}\n");
+	assert_true(td_op_test_links(td_json_root(node)) == 425000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {
+		cmocka_unit_test(what_a_new_node_must_reach),
 		cmocka_unit_test(test_places_of_hosts),
 		cmocka_unit_test(test_whose_namespace),
 		cmocka_unit_test(test_objects),

@@ -85,6 +85,28 @@ static void test_objects(void **state)
 	assert_string_not_equal(revision(&w, 0), revision(&key, 0));
 }
 
+// What somebody deleted, or put back as it was before, is not there.
+static void test_what_is_there(void **state)
+{
+	td_auto_free char *text = installed();
+	td_auto_wants struct td_op_wants w = {0};
+	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:1", &w, NULL), 0);
+	td_auto_objects struct td_objects live = {0};
+	for (size_t i = 0; i < w.n; i++)
+		if (w.v[i].gvr == &td_rolebindings)
+			td_objects_add(&live, td_object_new(td_json_ref(w.v[i].obj)));
+	assert_true(live.n > 0);
+	assert_true(td_op_per_cluster_there(&w, &td_rolebindings, "slurm", &live));
+	assert_false(td_op_per_cluster_there(&w, &td_networkpolicies, "slurm", &live) &&
+		     td_op_per_cluster_there(&w, &td_networkpolicies, "tandem-system", &live));
+	assert_true(td_op_per_cluster_there(&w, &td_rolebindings, "elsewhere", &(struct td_objects){0}));
+	td_auto_wants struct td_op_wants next = {0};
+	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:2", &next, NULL), 0);
+	assert_false(td_op_per_cluster_there(&next, &td_rolebindings, "slurm", &live));
+	td_object_unref(live.v[--live.n]);
+	assert_false(td_op_per_cluster_there(&w, &td_rolebindings, "slurm", &live));
+}
+
 static void test_names(void **state)
 {
 	td_auto_free char *a = td_op_bridge_name("a-b", "c"), *b = td_op_bridge_name("a", "b-c"),
@@ -155,7 +177,8 @@ static void test_pools(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_names),
-					   cmocka_unit_test(test_refused), cmocka_unit_test(test_pools)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_what_is_there),
+					   cmocka_unit_test(test_names), cmocka_unit_test(test_refused),
+					   cmocka_unit_test(test_pools)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,17 @@ static void what_is_too_little_follows_from_the_median_of_the_others(void **stat
 	assert_true(td_pool_figures_least(v, 2, 80, 3, &median) == 0);
 	assert_true(td_pool_figures_least(v, 4, 0, 1, &median) == 0);
 	assert_true(td_pool_figures_least(v, 0, 80, 0, &median) == 0);
+
+	// A floor counts with as few others as there are, and where it asks for more than they do.
+	struct td_pool_figure_want w;
+	td_pool_figures_want(v, 3, 80, 3, 10, &w);
+	assert_true(w.least == 16 && !w.floor && w.median == 20);
+	td_pool_figures_want(v, 3, 80, 3, 18, &w);
+	assert_true(w.least == 18 && w.floor);
+	td_pool_figures_want(v, 1, 80, 3, 18, &w);
+	assert_true(w.least == 18 && w.floor);
+	td_pool_figures_want(v, 1, 80, 3, 0, &w);
+	assert_true(w.least == 0 && !w.floor);
 }
 
 int main(void)
