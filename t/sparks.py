@@ -80,7 +80,8 @@ def submit(pool, name, at, mode="cluster", **conf):
     server, config = kubeconfig(pool, at)
     argv = [there / "spark/bin/spark-submit", "--master", f"k8s://{server}", "--deploy-mode", mode, "--name", name]
     inside = {} if pool.plane == "real" else {"driver.master": f"https://kubernetes.default.svc:{server.rsplit(':', 1)[1]}"}
-    for k, v in {**inside, "container.image": IMAGE, "scheduler.name": "tandem", "authenticate.driver.serviceAccountName": "spark", "container.image.pullPolicy": "IfNotPresent", **conf}.items():
+    patient = {f"{who}.{what}Timeout": "300000" for who in ("driver", "submission") for what in ("request", "connection")}  # a busy machine's API
+    for k, v in {**inside, **patient, "spark.network.timeout": "600s", "container.image": IMAGE, "scheduler.name": "tandem", "authenticate.driver.serviceAccountName": "spark", "container.image.pullPolicy": "IfNotPresent", **conf}.items():
         argv += ["--conf", f"{k if k.startswith('spark.') else 'spark.kubernetes.' + k}={v}"]
     env = {**KEEP, "KUBECONFIG": config, "JAVA_HOME": str(there / "jre"), "SPARK_HOME": str(there / "spark")}
     return subprocess.Popen([*argv, "local:///opt/program.py"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import judges
+import kubeget
 import sparks
 from gangs import RANK, notes
 from harness import wait_for
@@ -39,6 +40,7 @@ def executors(pool, of, n, but=()):
     app = of["metadata"]["labels"]["spark-app-selector"]
 
     def there():
+        assert pool.phase(of["metadata"]["name"]) == "Running", pool.kubectl("logs", of["metadata"]["name"])[-4000:]
         run = [p for p in pool.running("-l", f"spark-role=executor,spark-app-selector={app}") if p["metadata"]["name"] not in but]
         return len(run) == n and sorted(run, key=lambda p: int(p["metadata"]["labels"]["spark-exec-id"]))
     return wait_for(f"{n} executors run", there, 600)
@@ -79,3 +81,48 @@ def test_a_fixed_number_of_executors_starts_together(pool, spark, tmp_path):
     finally:
         run.kill()
         pool.kubectl("delete", "pods", "-l", "spark-role=driver", "--wait=false")
+
+
+OPERATOR = "sparkoperator.k8s.io/app-name"
+APPLICATIONS = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "sparkapplications.sparkoperator.k8s.io"}, "spec": {
+    "group": "sparkoperator.k8s.io", "scope": "Namespaced", "names": {"plural": "sparkapplications", "singular": "sparkapplication", "kind": "SparkApplication"},
+    "versions": [{"name": "v1beta2", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+
+
+def tell(pool, pod, *argv):
+    code, said = kubeget.server(pool.env["KUBECONFIG"]).run(pod, argv, 120)[:2]
+    assert code == 0, said
+
+
+@pytest.mark.feature("A8.7")
+def test_executors_of_a_sparkapplication_come_and_go(pool, spark, tmp_path):
+    """Dynamic allocation: the driver keeps the places of the object's minimum, what comes beyond that joins with a job of its own, and goes when it
+    idles. Submitted as spark-operator's controller does it, by spark-submit with its labels."""
+    pool.apply(APPLICATIONS)
+    pool.kubectl("wait", "--for=condition=Established", "crd/sparkapplications.sparkoperator.k8s.io")
+    pool.apply({"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication", "metadata": {"name": "dyn", "namespace": "default"}, "spec": {
+        "type": "Python", "mode": "cluster", "mainApplicationFile": "local:///opt/program.py", "executor": {"instances": 1, "memory": "512m", "coreRequest": "1"},
+        "dynamicAllocation": {"enabled": True, "minExecutors": 1, "maxExecutors": 3}}})
+    conf = {"spark.executor.instances": "1", f"driver.label.{OPERATOR}": "dyn", f"executor.label.{OPERATOR}": "dyn", "spark.dynamicAllocation.executorIdleTimeout": "10s",
+            **{f"spark.dynamicAllocation.{k}": v for k, v in (("enabled", "true"), ("minExecutors", "1"), ("maxExecutors", "3"), ("shuffleTracking.enabled", "true"))}}
+    run = sparks.submit(pool, "dyn", tmp_path / "config", **{**SMALL, **conf})
+    jobs = lambda pods: {pool.grant(p)[0] for p in pods}
+    try:
+        d = driver(pool, "dyn")
+        said = notes(d)
+        assert said["tandem.dev/gang-later"] == '{"cpu":"1000m","memory":"939524096"}' and said["tandem.dev/gang-world"] == "2"
+        first = executors(pool, d, 1)
+        asks = first[0]["spec"]["containers"][0]["resources"]["requests"]
+        assert asks["memory"] == "896Mi" and jobs((d, *first)) == {pool.grant(d)[0]}, asks
+        for _ in range(2):
+            tell(pool, d, "sh", "-c", "touch /tmp/slow; rm -f /tmp/rest")
+            many = executors(pool, d, 3)
+            assert len(jobs((d, *many))) == 3 and len(pool.squeue()) == 3, "one sits in the kept place, whoever left it"
+            tell(pool, d, "sh", "-c", "touch /tmp/rest; rm -f /tmp/slow")
+            few = executors(pool, d, 1)
+            wait_for("who has gone has no job", lambda: set(pool.squeue()) == jobs((d, *few)))
+        over(pool, run, d)
+    finally:
+        run.kill()
+        pool.kubectl("delete", "pods", "-l", "spark-role=driver", "--wait=false")
+        pool.kubectl("delete", "crd", "sparkapplications.sparkoperator.k8s.io", "--ignore-not-found", "--wait=false")
