@@ -30,9 +30,12 @@ def spark(shared_pool):
 SMALL = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.executor.instances": "2", "driver.request.cores": "1", "executor.request.cores": "1"}
 
 
-def driver(pool, name):
+def driver(pool, name, submitted, log):
     """The driver of the application, when it runs."""
-    return wait_for("the driver runs", lambda: next(iter(pool.running("-l", f"spark-role=driver,spark-app-name={name}")), None), 600)
+    def runs():
+        assert submitted.poll() is None, log.read_text()[-4000:]
+        return next(iter(pool.running("-l", f"spark-role=driver,spark-app-name={name}")), None)
+    return wait_for("the driver runs", runs, 600)
 
 
 def executors(pool, of, n, but=()):
@@ -52,12 +55,11 @@ def computed_by(pool, of, *ids):
     return wait_for(f"executors {want} compute", lambda: re.search(rf"Pi is roughly (3\.\d+) by executors {want}$", pool.kubectl("logs", of["metadata"]["name"]), re.M), 600)
 
 
-def over(pool, submitted, of):
+def over(pool, submitted, of, log):
     """The driver is told that it is enough; it succeeds, its executors go, and so does every job."""
     end(pool, [of])
-    said, _ = submitted.communicate(timeout=600)
-    assert submitted.returncode == 0, said
-    assert pool.phase(of["metadata"]["name"]) == "Succeeded", said
+    assert submitted.wait(600) == 0, log.read_text()[-4000:]
+    assert pool.phase(of["metadata"]["name"]) == "Succeeded", log.read_text()[-4000:]
     wait_for("nothing is left in Slurm", lambda: not pool.squeue())
     wait_for("the executors are gone", lambda: not pool.items("pods", "-l", "spark-role=executor"))
 
@@ -68,7 +70,7 @@ def test_a_fixed_number_of_executors_starts_together(pool, spark, tmp_path):
     run = sparks.submit(pool, "pi", tmp_path / "config", **SMALL, **{"driver.annotation.tandem.dev/gang-min": "2", "driver.annotation.tandem.dev/gang-later": '{"cpu":"1","memory":"1Gi"}',
                         "executor.annotation.tandem.dev/gang-min": "2"})
     try:
-        d = driver(pool, "pi")
+        d = driver(pool, "pi", run, tmp_path / "config.log")
         first = executors(pool, d, 2)
         assert [notes(p)[RANK] for p in (d, *first)] == ["0", "1", "2"] and len({pool.grant(p)[0] for p in (d, *first)}) == 1
         assert next(iter(pool.squeue().values()))["name"].startswith("pi.")
@@ -77,14 +79,15 @@ def test_a_fixed_number_of_executors_starts_together(pool, spark, tmp_path):
         again = executors(pool, d, 2, {first[0]["metadata"]["name"]})
         assert again[0]["metadata"]["uid"] == first[1]["metadata"]["uid"] and notes(again[1])[RANK] == "1"
         computed_by(pool, d, 2, 3)
-        over(pool, run, d)
+        over(pool, run, d, tmp_path / "config.log")
     finally:
         run.kill()
         pool.kubectl("delete", "pods", "-l", "spark-role=driver", "--wait=false")
 
 
 OPERATOR = "sparkoperator.k8s.io/app-name"
-APPLICATIONS = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "sparkapplications.sparkoperator.k8s.io"}, "spec": {
+APPLICATIONS = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {
+    "name": "sparkapplications.sparkoperator.k8s.io", "annotations": {"api-approved.kubernetes.io": "https://github.com/kubeflow/spark-operator/pull/1298"}}, "spec": {
     "group": "sparkoperator.k8s.io", "scope": "Namespaced", "names": {"plural": "sparkapplications", "singular": "sparkapplication", "kind": "SparkApplication"},
     "versions": [{"name": "v1beta2", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
 
@@ -108,7 +111,7 @@ def test_executors_of_a_sparkapplication_come_and_go(pool, spark, tmp_path):
     run = sparks.submit(pool, "dyn", tmp_path / "config", **{**SMALL, **conf})
     jobs = lambda pods: {pool.grant(p)[0] for p in pods}
     try:
-        d = driver(pool, "dyn")
+        d = driver(pool, "dyn", run, tmp_path / "config.log")
         said = notes(d)
         assert said["tandem.dev/gang-later"] == '{"cpu":"1000m","memory":"939524096"}' and said["tandem.dev/gang-world"] == "2"
         first = executors(pool, d, 1)
@@ -121,7 +124,7 @@ def test_executors_of_a_sparkapplication_come_and_go(pool, spark, tmp_path):
             tell(pool, d, "sh", "-c", "touch /tmp/rest; rm -f /tmp/slow")
             few = executors(pool, d, 1)
             wait_for("who has gone has no job", lambda: set(pool.squeue()) == jobs((d, *few)))
-        over(pool, run, d)
+        over(pool, run, d, tmp_path / "config.log")
     finally:
         run.kill()
         pool.kubectl("delete", "pods", "-l", "spark-role=driver", "--wait=false")
