@@ -3,13 +3,12 @@
 
 #include <stddef.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
 	MILLION = 1000000,
-	HEAP_MIB = 1024,   // where nothing is said
-	LEAST_MIB = 384,   // of the overhead
-	EXECUTORS = 2,     // on Kubernetes
+	HEAP_MIB = 1024,    // where nothing is said
+	LEAST_MIB = 384,    // of the overhead
+	EXECUTORS = 2,      // on Kubernetes
 	FACTOR_MOST = 1000, // nobody means more
 };
 
@@ -59,29 +58,29 @@ int64_t td_pool_spark_millionths(const char *text)
 	return *text ? -1 : whole * MILLION + part;
 }
 
-static int64_t or(int64_t said, int64_t other)
+static int64_t or (int64_t said, int64_t other)
 {
 	return said >= 0 ? said : other;
 }
 
 int64_t td_pool_spark_memory(const struct td_pool_spark_memory *m)
 {
-	int64_t heap = or(m->heap, HEAP_MIB), factor = or(m->millionths, m->script ? 4 * MILLION / 10 : MILLION / 10),
-		least = or(m->least_overhead, LEAST_MIB),
+	int64_t heap = or (m->heap, HEAP_MIB), factor = or (m->millionths, m->script ? 4 * MILLION / 10 : MILLION / 10),
+		least = or (m->least_overhead, LEAST_MIB),
 		part = heap / MILLION * factor + heap % MILLION * factor / MILLION;
-	return heap + or(m->overhead, part > least ? part : least) + or(m->off_heap, 0) + or(m->python, 0);
+	return heap + or (m->overhead, part > least ? part : least) + or (m->off_heap, 0) + or (m->python, 0);
 }
 
 struct td_pool_spark_gang td_pool_spark_gang(const struct td_pool_spark_counts *c, int64_t limit)
 {
 	struct td_pool_spark_gang g;
 	if (!c->dynamic) {
-		g.places = or(c->instances, EXECUTORS);
+		g.places = or (c->instances, EXECUTORS);
 		g.most = g.places;
 		return g;
 	}
-	g.places = or(c->min, 0);
-	g.most = or(c->max, limit);
+	g.places = or (c->min, 0);
+	g.most = or (c->max, limit);
 	g.most = g.most > limit ? limit : g.most;
 	g.most = g.most < g.places ? g.places : g.most;
 	return g;

@@ -12,10 +12,11 @@ int64_t td_pool_spark_millionths(const char *text);
 
 // What one executor has in MiB. What is not said is -1.
 struct td_pool_spark_memory {
-	int64_t heap, overhead, least_overhead; // overhead: as it is said; else the factor's part of the heap, or the least
-	int64_t millionths;                     // the factor
-	int64_t off_heap, python;               // beside them; of an application that uses them
-	bool script;                            // it is Python's or R's: its factor is 0.4, where none is said, and not 0.1
+	int64_t heap, overhead,
+		least_overhead;   // overhead: as it is said; else the factor's part of the heap, or the least
+	int64_t millionths;       // the factor
+	int64_t off_heap, python; // beside them; of an application that uses them
+	bool script;              // it is Python's or R's: its factor is 0.4, where none is said, and not 0.1
 };
 // What Spark asks for an executor then, in MiB.
 int64_t td_pool_spark_memory(const struct td_pool_spark_memory *m);

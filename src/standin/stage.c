@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define OPTIONS                                                                                                        \
-	"[--to DIR] [--keep N] [--parts all|one|none|P/N] [--reshard copy|link|no] [--attempt ID] [--signal NAME] "     \
+	"[--to DIR] [--keep N] [--parts all|one|none|P/N] [--reshard copy|link|no] [--attempt ID] [--signal NAME] "    \
 	"[--no-restore] [--] CMD [ARG…]"
 enum { LOOK_MS = 1000 };
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};

@@ -183,7 +183,8 @@ int td_stage_merge(struct stage_keeper *k, int kept, int local, const char *name
 	close(in);
 	close(to);
 	if (r && *m.clash) {
-		td_stage_say("%s/%s was written by %d processes, and now there are %d. Its parts are not files of one whole: "
+		td_stage_say("%s/%s was written by %d processes, and now there are %d. Its parts are not files of one "
+			     "whole: "
 			     "more than one has %s, and not the same. Start as many, name another directory (--to), or "
 			     "read it yourself (--no-restore)",
 			     k->kept, name, parts, k->parts, m.clash);

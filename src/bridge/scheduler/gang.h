@@ -13,7 +13,7 @@
 
 #define TD_GANG_KEY "gang:"
 #define TD_SPARK_APP "spark-app-selector" // the label of Spark's pods: of which application
-enum { TD_GANG_MAX = 4096 }; // members
+enum { TD_GANG_MAX = 4096 };              // members
 
 // ---- gang.c: what pods say ----
 
@@ -58,8 +58,9 @@ int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct 
 // LeaderWorkerSet with startupPolicy LeaderReady, and of a SparkApplication. *ret is NULL: there are none. Caller frees.
 int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char **ret, struct td_cancel *c,
 			struct td_error *err);
-// The same as the LeaderWorkerSet says it; NULL: its workers do not wait for the leader. Caller frees.
-char *td_gang_lws_later(const yyjson_val *spec);
+// The same as the LeaderWorkerSet says it; *ret stays untouched: its workers do not wait for the leader. TD_INVALID: they ask
+// for what no place is kept for.
+int td_gang_lws_later(const yyjson_val *spec, char **ret, struct td_error *err);
 // What a pod of this spec requests, as td_gang_owner_later() says it. Caller frees.
 char *td_gang_asks_text(const yyjson_val *pod_spec);
 // How many pods of the group of scheduling.k8s.io start together, as its policy says; 0: its pods are no gang.

@@ -294,11 +294,18 @@ char *td_gang_asks_text(const yyjson_val *pod_spec)
 	return td_json_text(td_json_root(j), NULL);
 }
 
-char *td_gang_lws_later(const yyjson_val *spec)
+int td_gang_lws_later(const yyjson_val *spec, char **ret, struct td_error *err)
 {
+	yyjson_val *asks = td_jget(spec, "leaderWorkerTemplate.workerTemplate.spec");
 	if (!td_streq(td_jstr(spec, "startupPolicy"), "LeaderReady"))
-		return NULL;
-	return td_gang_asks_text(td_jget(spec, "leaderWorkerTemplate.workerTemplate.spec"));
+		return 0;
+	if (td_jget(asks, "resourceClaims.[0]")) // its leader would run, and wait for them in vain
+		return td_fail(
+			err, TD_INVALID,
+			"spec.leaderWorkerTemplate.workerTemplate: places are kept for no pods with "
+			"resourceClaims: ask for devices by their resource, or leave startupPolicy LeaderReady out");
+	*ret = td_gang_asks_text(asks);
+	return 0;
 }
 
 // The SparkApplication whose driver it is, and what its executors ask for.
@@ -328,9 +335,11 @@ int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char *
 		return 0;
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = look_up(b, pod, &sets, name, c, &o, err);
-	if (!r)
-		*ret = td_gang_lws_later(td_jget(o->root, "spec"));
-	return r == TD_NOT_FOUND ? 0 : r; // it is going, or its kind is not served
+	if (r)
+		return r == TD_NOT_FOUND ? 0 : r; // it is going, or its kind is not served
+	struct td_error e = TD_ERROR_INIT;
+	r = td_gang_lws_later(td_jget(o->root, "spec"), ret, &e);
+	return r ? td_fail(err, r, "LeaderWorkerSet %s/%s: %.400s", pod->ns, name, e.msg) : 0;
 }
 
 static bool has_group(const struct td_object *pod)

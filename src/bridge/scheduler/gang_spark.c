@@ -89,8 +89,9 @@ void td_gang_spark_size(const yyjson_val *spec, bool driver, struct td_gang_owne
 
 static int wrong(const char *field, const char *setting, const char *text, struct td_error *err)
 {
-	return td_fail(err, TD_INVALID, "spec.%s or spec.sparkConf \"%s\": \"%.60s\" is not as Spark writes it (\"4g\", \"0.1\")",
-		       field, setting, text);
+	return td_fail(err, TD_INVALID,
+		       "spec.%s or spec.sparkConf \"%s\": \"%.60s\" is not as Spark writes it (\"4g\", \"0.1\")", field,
+		       setting, text);
 }
 
 // What Spark will ask for an executor, in MiB.

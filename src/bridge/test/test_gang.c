@@ -376,9 +376,17 @@ static void test_owners_say(void **state)
 				  "\"example.com/gpu\":\"1\"}}}]}}}}"),
 		*now = given_json("{\"startupPolicy\":\"LeaderCreated\"}"),
 		*gang = given_json("{\"gang\":{\"minCount\":4}}"), *basic = given_json("{\"basic\":{}}");
-	td_auto_free char *asks = td_gang_lws_later(td_json_root(lws));
+	td_auto_free char *asks = NULL, *none = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_gang_lws_later(td_json_root(lws), &asks, &err), 0);
 	assert_string_equal(asks, "{\"cpu\":\"2500m\",\"memory\":\"1073741824\",\"example.com/gpu\":\"3\"}");
-	assert_null(td_gang_lws_later(td_json_root(now)));
+	assert_int_equal(td_gang_lws_later(td_json_root(now), &none, &err), 0);
+	assert_null(none);
+	// Places for workers with claims would be places without devices, and the leader would run without them.
+	td_auto(td_json_unref) struct td_json *by_claim =
+		given_json("{\"startupPolicy\":\"LeaderReady\",\"leaderWorkerTemplate\":{\"workerTemplate\":{\"spec\":{"
+			   "\"resourceClaims\":[{\"name\":\"gpu\"}]}}}}");
+	assert_int_equal(td_gang_lws_later(td_json_root(by_claim), &none, &err), TD_INVALID);
 	assert_int_equal(td_gang_group_min(td_json_root(gang)), 4);
 	assert_int_equal(td_gang_group_min(td_json_root(basic)), 0);
 }
@@ -409,26 +417,32 @@ static void test_spark_application(void **state)
 		   "\"executor\":{\"instances\":3,\"cores\":2,\"memory\":\"4g\"}}",
 		   3, 3, "{\"cpu\":\"2000m\",\"memory\":\"6012534784\"}"); // 4096 + 1638 MiB
 	// Nothing is said but settings of Spark's own; the field comes before the setting.
-	spark_says("{\"mainApplicationFile\":\"local:///a.jar\",\"executor\":{\"coreRequest\":\"500m\",\"memoryOverhead\":"
-		   "\"1g\"},"
-		   "\"sparkConf\":{\"spark.executor.instances\":\"4\",\"spark.executor.memory\":\"2g\","
-		   "\"spark.executor.memoryOverhead\":\"9g\",\"spark.executor.cores\":\"7\","
-		   "\"spark.executor.resource.gpu.amount\":\"2\",\"spark.executor.resource.gpu.vendor\":\"nvidia.com\","
-		   "\"spark.executor.resource.odd.amount\":\"1\"}}",
-		   4, 4, "{\"cpu\":\"500m\",\"memory\":\"3221225472\",\"nvidia.com/gpu\":\"2\"}");
+	spark_says(
+		"{\"mainApplicationFile\":\"local:///a.jar\",\"executor\":{\"coreRequest\":\"500m\",\"memoryOverhead\":"
+		"\"1g\"},"
+		"\"sparkConf\":{\"spark.executor.instances\":\"4\",\"spark.executor.memory\":\"2g\","
+		"\"spark.executor.memoryOverhead\":\"9g\",\"spark.executor.cores\":\"7\","
+		"\"spark.executor.resource.gpu.amount\":\"2\",\"spark.executor.resource.gpu.vendor\":\"nvidia.com\","
+		"\"spark.executor.resource.odd.amount\":\"1\"}}",
+		4, 4, "{\"cpu\":\"500m\",\"memory\":\"3221225472\",\"nvidia.com/gpu\":\"2\"}");
 	// Dynamic allocation: places for the minimum; the driver's own counts where there is none.
 	spark_says("{\"executor\":{\"instances\":5,\"gpu\":{\"name\":\"nvidia.com/gpu\",\"quantity\":1}},"
-		   "\"dynamicAllocation\":{\"enabled\":true,\"initialExecutors\":4,\"minExecutors\":2,\"maxExecutors\":9}}",
+		   "\"dynamicAllocation\":{\"enabled\":true,\"initialExecutors\":4,\"minExecutors\":2,\"maxExecutors\":"
+		   "9}}",
 		   2, 9, "{\"cpu\":\"1000m\",\"memory\":\"1476395008\",\"nvidia.com/gpu\":\"1\"}");
 	spark_says("{\"dynamicAllocation\":{\"enabled\":true,\"maxExecutors\":9}}", 1, 10,
 		   "{\"cpu\":\"1000m\",\"memory\":\"1476395008\"}");
-	spark_says("{\"sparkConf\":{\"spark.dynamicAllocation.enabled\":\"true\",\"spark.dynamicAllocation.minExecutors\":"
-		   "\"1\"}}",
-		   1, TD_GANG_MAX - 1, "{\"cpu\":\"1000m\",\"memory\":\"1476395008\"}");
+	spark_says(
+		"{\"sparkConf\":{\"spark.dynamicAllocation.enabled\":\"true\",\"spark.dynamicAllocation.minExecutors\":"
+		"\"1\"}}",
+		1, TD_GANG_MAX - 1, "{\"cpu\":\"1000m\",\"memory\":\"1476395008\"}");
 	// What lies beside Spark's container counts, too: of the template, and of the application.
-	spark_says("{\"executor\":{\"instances\":1,\"template\":{\"spec\":{\"containers\":[{\"name\":\"log\",\"resources\":{"
-		   "\"requests\":{\"cpu\":\"100m\"}}},{\"name\":\"spark-kubernetes-executor\",\"resources\":{\"requests\":{"
-		   "\"cpu\":\"64\"},\"limits\":{\"example.com/nic\":\"1\"}}}]}},\"sidecars\":[{\"name\":\"s\",\"resources\":{"
+	spark_says("{\"executor\":{\"instances\":1,\"template\":{\"spec\":{\"containers\":[{\"name\":\"log\","
+		   "\"resources\":{"
+		   "\"requests\":{\"cpu\":\"100m\"}}},{\"name\":\"spark-kubernetes-executor\",\"resources\":{"
+		   "\"requests\":{"
+		   "\"cpu\":\"64\"},\"limits\":{\"example.com/"
+		   "nic\":\"1\"}}}]}},\"sidecars\":[{\"name\":\"s\",\"resources\":{"
 		   "\"requests\":{\"memory\":\"1Gi\"}}}]}}",
 		   1, 1, "{\"cpu\":\"1100m\",\"memory\":\"2550136832\",\"example.com/nic\":\"1\"}");
 	spark_says("{\"executor\":{\"memory\":\"4Gi\"}}", 2, 2, NULL);
@@ -647,7 +661,8 @@ int main(void)
 					   cmocka_unit_test(test_there),
 					   cmocka_unit_test(test_again),
 					   cmocka_unit_test(test_later),
-					   cmocka_unit_test(test_later_come), cmocka_unit_test(test_spark_application),
+					   cmocka_unit_test(test_later_come),
+					   cmocka_unit_test(test_spark_application),
 					   cmocka_unit_test(test_owners_say)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
