@@ -75,12 +75,14 @@ def kubeconfig(pool, at):
 
 
 def submit(pool, name, at, mode="cluster", **conf):
-    """spark-submit of the program, as a process. at: a file for its kubeconfig; conf: its options, where spark.kubernetes. may be left out."""
+    """spark-submit of the program, as a process; what it says is in `at`.log. at: a file for its kubeconfig; conf: its options, where spark.kubernetes.
+    may be left out."""
     there = home()
     server, config = kubeconfig(pool, at)
     argv = [there / "spark/bin/spark-submit", "--master", f"k8s://{server}", "--deploy-mode", mode, "--name", name]
     inside = {} if pool.plane == "real" else {"driver.master": f"https://kubernetes.default.svc:{server.rsplit(':', 1)[1]}"}
-    for k, v in {**inside, "container.image": IMAGE, "scheduler.name": "tandem", "authenticate.driver.serviceAccountName": "spark", "container.image.pullPolicy": "IfNotPresent", **conf}.items():
+    patient = {f"{who}.{what}Timeout": "300000" for who in ("driver", "submission") for what in ("request", "connection")}  # a busy machine's API
+    for k, v in {**inside, **patient, "spark.network.timeout": "600s", "container.image": IMAGE, "scheduler.name": "tandem", "authenticate.driver.serviceAccountName": "spark", "container.image.pullPolicy": "IfNotPresent", **conf}.items():
         argv += ["--conf", f"{k if k.startswith('spark.') else 'spark.kubernetes.' + k}={v}"]
     env = {**KEEP, "KUBECONFIG": config, "JAVA_HOME": str(there / "jre"), "SPARK_HOME": str(there / "spark")}
-    return subprocess.Popen([*argv, "local:///opt/program.py"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen([*argv, "local:///opt/program.py"], env=env, stdin=subprocess.DEVNULL, stdout=open(f"{at}.log", "w"), stderr=subprocess.STDOUT)

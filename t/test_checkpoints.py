@@ -216,19 +216,42 @@ def test_only_the_part_of_a_process_that_is_started_again_is_made_anew(ranks, tm
     ranks.end(again + procs[1:])
 
 
-def test_as_many_processes_come_back(ranks, tmp_path):
-    """A part is of no use without the others; who can read them all does so himself."""
-    procs = ranks(0)
-    ranks.tell(0, 1), ranks.tell(1, 1)
-    wait_for("it is whole", lambda: "step-1" in kept(tmp_path))
+# Each process's own files and, of the first one, the list of them: as torch's distributed checkpoints lie.
+DISTRIBUTED = """cd $TANDEM_CHECKPOINTS
+mkdir -p s.tmp/more; head -c 70000 /dev/zero >s.tmp/__${ME}_0.distcp; echo of $ME >s.tmp/more/of-$ME; echo all >s.tmp/same; ln -s same s.tmp/link-$ME
+[ $ME != 0 ] || echo list >s.tmp/.metadata
+touch -d "2026-01-01 00:00:0$ME" s.tmp; mv s.tmp step-1; touch $OLDPWD/begun-$ME; exec sleep 1000"""
+FINDS = """cd $TANDEM_CHECKPOINTS; touch $OLDPWD/begun-$ME; { find step-1 ! -type d | sort; cat step-1/more/of-* step-1/same step-1/.metadata; stat -c %y step-1; find step-1 -lname "/*"; } >$OLDPWD/saw-$ME"""
+
+
+def test_another_number_of_processes_finds_all_parts(ranks, tmp_path):
+    """Files of parts that go together lie in one directory; of others, and of what is not as it was written, as many have to come."""
+    procs = ranks(0, program=DISTRIBUTED)
+    wait_for("it is whole", lambda: kept(tmp_path) == ["step-1"])
     ranks.end(procs)
-    (tmp_path / "kept/step-1/part-1/of").write_text("cut by a file system\n")
-    p = ranks(1)
-    assert p[1].wait(60) == 1 and "step-1: Bad message" in (tmp_path / "said-1").read_text()
-    ranks.end(p)
-    p = ranks(2, who=(0,), of=3)
-    assert p[0].wait(60) == 1 and "written by 2 processes, and now there are 3" in (tmp_path / "said-0").read_text()
-    p = ranks(3, "--no-restore", who=(0,), of=3, program="ls $TANDEM_CHECKPOINTS >saw; ls $TANDEM_CHECKPOINTS_KEPT/step-1 >>saw")
+    names = [f"step-1/{n}" for n in ("__0_0.distcp", "__1_0.distcp", ".metadata", "link-0", "link-1", "more/of-0", "more/of-1", "same")]
+    for attempt, of, how in ((1, 3, "copy"), (2, 1, "copy"), (3, 3, "link")):
+        for p in ranks(attempt, f"--reshard={how}", who=range(of), of=of, program=FINDS):
+            assert p.wait(60) == 0, (tmp_path / "said-0").read_text()
+        for me in range(of):
+            lines = (tmp_path / f"saw-{me}").read_text().splitlines()
+            assert sorted(lines[:8]) == sorted(names) and lines[8:12] == ["of 0", "of 1", "all", "list"] and lines[12].startswith("2026-01-01 00:00:01"), lines
+            assert len(lines) == (19 if how == "link" else 13), "links lead to what is kept"
+        assert kept(tmp_path) == ["step-1"] and not list((tmp_path / "kept/step-1").glob("*.distcp"))  # as it was: nobody copies it back
+
+    def refused(attempt, why, *options):
+        p = ranks(attempt, *options, who=(0,), of=3, program=FINDS)
+        assert p[0].wait(60) == 1
+        said = (tmp_path / "said-0").read_text()
+        assert why in said and "without them the program would begin anew" in said, said
+    refused(4, "written by 2 processes, and now there are 3: start as many", "--reshard=no")
+    (tmp_path / "kept/step-1/part-1/same").write_text("two\n")
+    refused(5, "more than one has same, and not the same")
+    (tmp_path / "kept/step-1/part-1/same").write_text("cut by a file system\n")
+    refused(6, "step-1: Bad message")
+    p = ranks(7, who=(1,), program=FINDS)
+    assert p[0].wait(60) == 1 and "step-1: Bad message" in (tmp_path / "said-1").read_text()
+    p = ranks(8, "--no-restore", who=(0,), of=3, program="ls $TANDEM_CHECKPOINTS >saw; ls $TANDEM_CHECKPOINTS_KEPT/step-1 >>saw")
     assert p[0].wait(60) == 0 and (tmp_path / "saw").read_text().split() == ["part-0", "part-1"]
 
 

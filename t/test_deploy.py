@@ -475,7 +475,7 @@ UNUSED = {
         ("certificates.k8s.io", "certificatesigningrequests/approval", "patch"))},
     ("tandem-operator", "certificates.k8s.io", "signers", "approve"): "no request, but asked about when one is approved: t/test_join.py",
     **{("tandem-bridge", g, r, "get"): "t/test_gang.py: how many pods a gang has says its owner" for g, resources in (
-        ("batch", ("jobs",)), ("jobset.x-k8s.io", ("jobsets",)), ("scheduling.x-k8s.io", ("podgroups",)), ("leaderworkerset.x-k8s.io", ("leaderworkersets",)),
+        ("batch", ("jobs",)), ("jobset.x-k8s.io", ("jobsets",)), ("scheduling.x-k8s.io", ("podgroups",)), ("leaderworkerset.x-k8s.io", ("leaderworkersets",)), ("sparkoperator.k8s.io", ("sparkapplications",)),
         ("scheduling.k8s.io", ("podgroups", "workloads")),
         ("kubeflow.org", ("pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"))) for r in resources},
     ("tandem-operator", "rbac.authorization.k8s.io", "clusterroles", "bind"): "no request, but asked about when a RoleBinding is written: t/test_tenants.py",

@@ -117,6 +117,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		.key_file = key,
 		.client_ca_file = ca,
 		.max_body = TD_BODY_MAX,
+		.header_ms = 32000, // as the real one: a Java program on a busy machine takes longer than 10 s
 		.handler = td_srv_handle,
 		.refused = td_srv_refused,
 		.ctx = &s,

@@ -37,7 +37,7 @@
 //     gangs: several pods that are one ask
 //   scheduler/gang_want.c scheduler/gang_seats.c scheduler/gang_later.c
 //     what its members, and their roles, ask for together; where each sits in the grant
-//   scheduler/gang_elastic.c scheduler/gang_find.c scheduler/gang_again.c
+//   scheduler/gang_elastic.c scheduler/gang_find.c scheduler/gang_again.c scheduler/gang_spark.c
 //     pods beyond the minimum of a gang; whose pods an ask was made from
 //   scheduler/hang.c   pods that make no progress
 //   scheduler/victim.[ch]   pods that make room for one that starves

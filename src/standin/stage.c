@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #define OPTIONS                                                                                                        \
-	"[--to DIR] [--keep N] [--parts all|one|none|P/N] [--attempt ID] [--signal NAME] [--no-restore] [--] CMD "     \
-	"[ARG…]"
+	"[--to DIR] [--keep N] [--parts all|one|none|P/N] [--reshard copy|link|no] [--attempt ID] [--signal NAME] "    \
+	"[--no-restore] [--] CMD [ARG…]"
 enum { LOOK_MS = 1000 };
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -95,7 +95,11 @@ static int read_options(char **argv, struct stage_options *o)
 			keep = v;
 		else if ((v = value(&argv, "--parts")))
 			o->parts = v;
-		else if ((v = value(&argv, "--attempt")))
+		else if ((v = value(&argv, "--reshard"))) {
+			if (strcmp(v, "copy") != 0 && strcmp(v, "link") != 0 && strcmp(v, "no") != 0)
+				return usage("--reshard wants copy, link or no, and not ", v);
+			o->k.reshard = *v == 'c' ? STAGE_COPY : *v == 'l' ? STAGE_LINK : STAGE_REFUSE;
+		} else if ((v = value(&argv, "--attempt")))
 			o->attempt = v;
 		else if ((v = value(&argv, "--signal"))) {
 			if (!(o->signal = td_stage_signal_number(v)))
@@ -172,6 +176,7 @@ static int read_place(struct stage_options *o)
 				     .keep = o->keep,
 				     .part = o->k.part,
 				     .parts = o->k.parts,
+				     .reshard = o->k.reshard,
 				     .attempt = o->own_attempt};
 	return 0;
 }

@@ -49,11 +49,15 @@ struct stage_keeper {
 	int part, parts;
 	const char *
 		attempt; // letters, digits, - and _: the same of all parts, another one after each start of the program
+	// A checkpoint that another number of processes wrote: its parts are put together, as copies or as links to those
+	// that are kept; or the program does not start.
+	enum { STAGE_COPY, STAGE_LINK, STAGE_REFUSE } reshard;
 	struct stage_entry *entries;
 };
 // Takes away what another attempt left half, and puts back what it had moved. 0, or -1 with errno.
 int td_stage_tidy(struct stage_keeper *k);
-// Brings to the local directory what is kept: of a checkpoint in parts the own one. 0; -1: it said why.
+// Brings to the local directory what is kept: of a checkpoint in parts the own one, or all, where their number is another
+// one than that of the processes. 0; -1: it said why.
 int td_stage_restore(struct stage_keeper *k);
 // Keeps what is whole: what did not change since the last look, or with `all` everything. False: something is not kept.
 bool td_stage_once(struct stage_keeper *k, bool all);
@@ -73,6 +77,9 @@ int td_stage_parts_read(int kept, const char *name, int part, int *ret_parts, st
 int td_stage_replace(int kept, const char *new, const char *name);
 // ".new-ATTEMPT.N.NAME". -1: ENAMETOOLONG.
 int td_stage_new_name(const struct stage_keeper *k, const char *name, char ret[256]);
+
+// stage_merge.c. Makes NAME in `local` of all its parts. -1 with errno; ERANGE: it said why they do not go together.
+int td_stage_merge(struct stage_keeper *k, int kept, int local, const char *name, int parts);
 
 // stage_signal.c. Sends it to every process below `top` that has a handler for it. Returns to how many.
 int td_stage_tell(int top, int sig);

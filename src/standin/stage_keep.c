@@ -117,6 +117,12 @@ static int come_back(struct stage_keeper *k, int kept, int local, const char *na
 	int in_parts = td_stage_parts_read(kept, name, k->part, &parts, &wrote);
 	if (in_parts < 0)
 		return -1;
+	if (in_parts && parts != k->parts && k->reshard != STAGE_REFUSE) {
+		if (td_stage_merge(k, kept, local, name, parts) || td_stage_look(local, name, &now))
+			return -1;
+		entry(k, name)->copied = now.stamp;
+		return 0;
+	}
 	if (in_parts && parts != k->parts) {
 		td_stage_say("%s/%s was written by %d processes, and now there are %d: start as many, name another "
 			     "directory (--to), or read it yourself (--no-restore)",

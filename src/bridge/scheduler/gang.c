@@ -241,7 +241,7 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 	if (r)
 		return r;
 	// Its owner makes the others when this one is ready.
-	if (!later && n == 1 && owned.size > 1 && td_gang_leads(pods[0])) {
+	if (!later && n == 1 && (owned.size > 1 || owned.keeps) && td_gang_leads(pods[0])) {
 		td_auto_free char *text = NULL;
 		if ((r = td_gang_owner_later(b, pods[0], &text, c, err)))
 			return r;

@@ -12,7 +12,8 @@
 #include "pool/roles.h"
 
 #define TD_GANG_KEY "gang:"
-enum { TD_GANG_MAX = 4096 }; // members
+#define TD_SPARK_APP "spark-app-selector" // the label of Spark's pods: of which application
+enum { TD_GANG_MAX = 4096 };              // members
 
 // ---- gang.c: what pods say ----
 
@@ -41,8 +42,6 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 // The name of the pod's gang in its namespace, by its own label or as its owner marks it. One that
 // an owner marks has a ":" in it, which no label can have. NULL: a lone pod. Caller frees.
 char *td_gang_name(const struct td_object *pod);
-// What people call it, as its owner says: the name of a Spark application. NULL: as the gang is named.
-const char *td_gang_title(const struct td_object *pod);
 // How many pods the gang has as the owner says; 0: it does not.
 struct td_gang_owned {
 	const char *whose; // its kind
@@ -50,16 +49,20 @@ struct td_gang_owned {
 	int64_t min, most; // so many start together; so many there may be
 	int64_t first;     // as in td_gang_says
 	bool late;
+	bool keeps; // the pod keeps places for the others, which are counted here without it (td_gang_owner_later())
 };
 // TD_NOT_FOUND: the object that says so is not there yet.
 int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
 		       struct td_error *err);
 // What each of the pods asks for that the owner makes when this one, which leads, is ready, as a pod's requests: of a
-// LeaderWorkerSet with startupPolicy LeaderReady. *ret is NULL: there are none. Caller frees.
+// LeaderWorkerSet with startupPolicy LeaderReady, and of a SparkApplication. *ret is NULL: there are none. Caller frees.
 int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char **ret, struct td_cancel *c,
 			struct td_error *err);
-// The same as the LeaderWorkerSet says it; NULL: its workers do not wait for the leader. Caller frees.
-char *td_gang_lws_later(const yyjson_val *spec);
+// The same as the LeaderWorkerSet says it; *ret stays untouched: its workers do not wait for the leader. TD_INVALID: they ask
+// for what no place is kept for.
+int td_gang_lws_later(const yyjson_val *spec, char **ret, struct td_error *err);
+// What a pod of this spec requests, as td_gang_owner_later() says it. Caller frees.
+char *td_gang_asks_text(const yyjson_val *pod_spec);
 // How many pods of the group of scheduling.k8s.io start together, as its policy says; 0: its pods are no gang.
 int64_t td_gang_group_min(const yyjson_val *policy);
 // May the pod's gang be elastic? What the pod itself says is enough for a no.
@@ -86,6 +89,21 @@ bool td_gang_leads_it(const struct td_object *leader, const struct td_object *po
 bool td_gang_stays(const struct td_object *pod);
 // In which order roles come: a launcher, master, chief, leader, head, driver or coordinator first, then by name.
 int td_gang_role_cmp(const char *x, const char *y);
+
+// ---- gang_spark.c ----
+// The role of Spark's own label; NULL: none. Points into the pod.
+const char *td_gang_spark_role(const struct td_object *pod);
+// The name of the SparkApplication that says how many executors there are and what they ask for; NULL: there is none, or
+// the pod says it by annotations. Points into the pod.
+const char *td_gang_spark_object(const struct td_object *pod);
+// The name of the gang that Spark's pod is of; NULL: it is alone. Caller frees.
+char *td_gang_spark_name(const struct td_object *pod);
+// What people call a gang, as its owner says: the name of a Spark application. NULL: as the gang is named.
+const char *td_gang_title(const struct td_object *pod);
+// Of the spec of a SparkApplication: how many pods its gang has, asked for its driver or for executors without one.
+void td_gang_spark_size(const yyjson_val *spec, bool driver, struct td_gang_owned *ret);
+// The same: what each executor will ask for (td_gang_asks_text()). TD_INVALID: Spark would refuse it. Caller frees *ret.
+int td_gang_spark_later(const yyjson_val *spec, char **ret, struct td_error *err);
 
 // The pods in the order of their ranks where they have none yet: by index, then by name.
 void td_gang_sort(const struct td_object **pods, size_t n);

@@ -10,14 +10,12 @@
 
 #include <string.h>
 
-#define SPARK_APP "spark-app-selector" // Spark's own
-
 const char *td_gang_on_loss(const struct td_object *pod)
 {
 	const char *s = td_object_annotation(pod, TD_ANN_GANG_LOSS);
 	if (s)
 		return s;
-	bool spark = td_object_label(pod, SPARK_APP) && !td_object_label(pod, TD_LABEL_GANG);
+	bool spark = td_object_label(pod, TD_SPARK_APP) && !td_object_label(pod, TD_LABEL_GANG);
 	return spark || td_object_annotation(pod, TD_ANN_GANG_LATER) ? "replace" : NULL;
 }
 
@@ -57,7 +55,7 @@ static struct td_object *stand_in(const struct td_object *leader, const yyjson_v
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels"),
 		       *c = yyjson_mut_obj(d);
 	td_jm_strf(d, o, "metadata.name", "%s-later", leader->name);
-	td_jm_key_str(d, labels, TD_LABEL_GANG_ROLE, td_object_label(leader, SPARK_APP) ? "executor" : "worker");
+	td_jm_key_str(d, labels, TD_LABEL_GANG_ROLE, td_object_label(leader, TD_SPARK_APP) ? "executor" : "worker");
 	static const char *const own[] = {"spec.initContainers", "spec.resources", "spec.overhead",
 					  "spec.resourceClaims", "status"},
 				 // What its Binding said is of its own role and place.

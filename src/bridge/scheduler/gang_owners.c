@@ -1,5 +1,5 @@
-// What the owners of pods say about gangs: Job, JobSet, LeaderWorkerSet, the training jobs of Kubeflow
-// and PodGroup, by the labels and annotations that their controllers write. None of their controllers
+// What the owners of pods say about gangs: Job, JobSet, LeaderWorkerSet, the training jobs of Kubeflow,
+// SparkApplication (gang_spark.c) and PodGroup, by the labels and annotations that their controllers write. None of their controllers
 // is replaced, and none of their kinds has to be served.
 #include "bridge/scheduler/gang.h"
 
@@ -23,9 +23,6 @@
 #define KF_TYPE "training.kubeflow.org/replica-type"
 #define KF_ROLE "training.kubeflow.org/job-role"
 #define KF_INDEX "training.kubeflow.org/replica-index"
-#define SPARK_APP "spark-app-selector"
-#define SPARK_ROLE "spark-role"
-#define SPARK_NAME "spark-app-name"
 #define POD_GROUP "scheduling.x-k8s.io/pod-group"
 
 static const char *label(const struct td_object *pod, const char *key)
@@ -57,18 +54,7 @@ char *td_gang_name(const struct td_object *pod)
 	if ((name = td_jstr(pod->root, IN_WORKLOAD)))
 		return td_asprintf("workload:%s:%s:%s", name, td_jstr_or(pod->root, "spec.workloadRef.podGroup", ""),
 				   td_jstr_or(pod->root, "spec.workloadRef.podGroupReplicaKey", ""));
-	// Spark makes its executors by and by, and ends those that idle: they are a gang only with a minimum. The driver is
-	// of it when it keeps places for them.
-	bool driver = td_streq(label(pod, SPARK_ROLE), "driver") && td_object_annotation(pod, TD_ANN_GANG_LATER);
-	if ((name = label(pod, SPARK_APP)) && td_object_annotation(pod, TD_ANN_GANG_MIN) &&
-	    (driver || td_streq(label(pod, SPARK_ROLE), "executor")))
-		return td_asprintf("spark:%s", name);
-	return NULL;
-}
-
-const char *td_gang_title(const struct td_object *pod)
-{
-	return label(pod, SPARK_APP) && !label(pod, TD_LABEL_GANG) ? label(pod, SPARK_NAME) : NULL;
+	return td_gang_spark_name(pod);
 }
 
 // The roles whose pod is the first of its gang: the one that the others come to, or that starts the program in them.
@@ -122,7 +108,7 @@ const char *td_gang_role(const struct td_object *pod)
 		return role;
 	if (label(pod, LWS_NAME) && (n = label(pod, LWS_WORKER)))
 		return strcmp(n, "0") ? "worker" : "leader";
-	if (label(pod, SPARK_APP) && (role = label(pod, SPARK_ROLE)))
+	if ((role = td_gang_spark_role(pod)))
 		return role;
 	// Of a PyTorchJob without a master the first worker has the job-role "master".
 	role = label(pod, KF_TYPE);
@@ -170,6 +156,9 @@ static int look_up(struct td_bridge *b, const struct td_object *pod, const struc
 	int r = td_kube_get(b->kube, gvr, pod->ns, name, c, ret, &e);
 	return r ? td_fail(err, r, "%s %s/%s: %.300s", gvr->kind, pod->ns, name, e.msg) : 0;
 }
+
+static const struct td_gvr spark_apps = {"sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication",
+					 true};
 
 static int64_t at_once(const yyjson_val *job_spec)
 {
@@ -288,19 +277,16 @@ static int in_group(struct td_bridge *b, const struct td_object *pod, struct td_
 		       ret->whose, pod->ns, o->name);
 }
 
-char *td_gang_lws_later(const yyjson_val *spec)
+char *td_gang_asks_text(const yyjson_val *pod_spec)
 {
-	if (!td_streq(td_jstr(spec, "startupPolicy"), "LeaderReady"))
-		return NULL;
-	yyjson_val *asks = td_jget(spec, "leaderWorkerTemplate.workerTemplate.spec");
 	td_auto_strv struct td_strv names = {0};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_strv_add(&names, "cpu");
 	td_strv_add(&names, "memory");
-	td_api_pod_request_names(asks, &names);
+	td_api_pod_request_names(pod_spec, &names);
 	for (size_t i = 0; i < names.n; i++) {
-		td_auto_free char *n = td_asprintf("%lld%s", (long long)td_api_pod_request(asks, names.v[i]),
+		td_auto_free char *n = td_asprintf("%lld%s", (long long)td_api_pod_request(pod_spec, names.v[i]),
 						   strcmp(names.v[i], "cpu") ? "" : "m");
 		td_jm_key_str(d, o, names.v[i], n);
 	}
@@ -308,19 +294,52 @@ char *td_gang_lws_later(const yyjson_val *spec)
 	return td_json_text(td_json_root(j), NULL);
 }
 
+int td_gang_lws_later(const yyjson_val *spec, char **ret, struct td_error *err)
+{
+	yyjson_val *asks = td_jget(spec, "leaderWorkerTemplate.workerTemplate.spec");
+	if (!td_streq(td_jstr(spec, "startupPolicy"), "LeaderReady"))
+		return 0;
+	if (td_jget(asks, "resourceClaims.[0]")) // its leader would run, and wait for them in vain
+		return td_fail(
+			err, TD_INVALID,
+			"spec.leaderWorkerTemplate.workerTemplate: places are kept for no pods with "
+			"resourceClaims: ask for devices by their resource, or leave startupPolicy LeaderReady out");
+	*ret = td_gang_asks_text(asks);
+	return 0;
+}
+
+// The SparkApplication whose driver it is, and what its executors ask for.
+static int spark_later(struct td_bridge *b, const struct td_object *pod, const char *name, char **ret,
+		       struct td_cancel *c, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	int r = look_up(b, pod, &spark_apps, name, c, &o, err);
+	if (r)
+		return r;
+	r = td_gang_spark_later(td_jget(o->root, "spec"), ret, &e);
+	return r ? td_fail(err, r, "SparkApplication %s/%s: %.300s", pod->ns, name, e.msg) : 0;
+}
+
 int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char **ret, struct td_cancel *c,
 			struct td_error *err)
 {
 	static const struct td_gvr sets = {"leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet",
 					   true};
-	const char *name = label(pod, LWS_NAME);
-	if (label(pod, TD_LABEL_GANG) || !name || !td_streq(label(pod, LWS_WORKER), "0"))
+	const char *name = label(pod, LWS_NAME), *spark = td_gang_spark_object(pod);
+	if (label(pod, TD_LABEL_GANG))
+		return 0;
+	if (!name && spark)
+		return td_streq(td_gang_spark_role(pod), "driver") ? spark_later(b, pod, spark, ret, c, err) : 0;
+	if (!name || !td_streq(label(pod, LWS_WORKER), "0"))
 		return 0;
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = look_up(b, pod, &sets, name, c, &o, err);
-	if (!r)
-		*ret = td_gang_lws_later(td_jget(o->root, "spec"));
-	return r == TD_NOT_FOUND ? 0 : r; // it is going, or its kind is not served
+	if (r)
+		return r == TD_NOT_FOUND ? 0 : r; // it is going, or its kind is not served
+	struct td_error e = TD_ERROR_INIT;
+	r = td_gang_lws_later(td_jget(o->root, "spec"), ret, &e);
+	return r ? td_fail(err, r, "LeaderWorkerSet %s/%s: %.400s", pod->ns, name, e.msg) : 0;
 }
 
 static bool has_group(const struct td_object *pod)
@@ -331,7 +350,7 @@ static bool has_group(const struct td_object *pod)
 bool td_gang_stretches(const struct td_object *pod)
 {
 	return td_object_annotation(pod, TD_ANN_GANG_MIN) || label(pod, POD_GROUP) || label(pod, KF_JOB) ||
-	       has_group(pod);
+	       has_group(pod) || td_gang_spark_object(pod);
 }
 
 int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
@@ -377,6 +396,13 @@ int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct 
 		ret->whose = "PodGroup";
 		r = look_up(b, pod, &groups, group, c, &o, err);
 		ret->min = r ? 0 : td_jint(o->root, "spec.minMember", 0);
+		return r;
+	}
+	if ((set = td_gang_spark_object(pod))) {
+		ret->whose = "SparkApplication";
+		r = look_up(b, pod, &spark_apps, set, c, &o, err);
+		if (!r)
+			td_gang_spark_size(td_jget(o->root, "spec"), td_streq(td_gang_spark_role(pod), "driver"), ret);
 	}
 	return r;
 }

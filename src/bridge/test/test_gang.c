@@ -45,6 +45,9 @@ static void spec_is_of(const char *want, const char *spec)
 	assert_true(td_gang_stretches(o));
 }
 
+#define SPARK(role) "\"spark-app-selector\":\"s1\",\"spark-app-name\":\"pi\",\"spark-role\":\"" role "\""
+#define OPERATOR(role) SPARK(role) ",\"sparkoperator.k8s.io/app-name\":\"pi\""
+
 static void test_names(void **state)
 {
 	is_of(NULL, "", "", NULL);
@@ -84,6 +87,12 @@ static void test_names(void **state)
 	      "\"tandem.dev/gang-min\":\"2\"", NULL);
 	is_of(NULL, "\"spark-app-selector\":\"s1\",\"spark-role\":\"executor\"", "", NULL);
 	is_of(NULL, "\"spark-app-selector\":\"s1\",\"spark-role\":\"driver\"", "\"tandem.dev/gang-min\":\"2\"", NULL);
+	// Those of a SparkApplication are one without asking: the object has the numbers, unless they have them themselves.
+	is_of("ml/spark:s1", OPERATOR("driver"), "", NULL);
+	is_of("ml/spark:s1", OPERATOR("executor"), "", NULL);
+	is_of(NULL, OPERATOR("driver"), "\"tandem.dev/gang-min\":\"2\"", NULL); // alone, as without an object
+	is_of(NULL, OPERATOR("driver") ",\"tandem.dev/gang\":\"\"", "", NULL);
+	is_of(NULL, "\"sparkoperator.k8s.io/app-name\":\"pi\"", "", NULL);
 	// A Job or JobSet is a gang only when it asks for it.
 	is_of(NULL, "\"jobset.sigs.k8s.io/jobset-name\":\"js\"", "\"batch.kubernetes.io/job-completion-index\":\"0\"",
 	      NULL);
@@ -223,7 +232,6 @@ static void test_roles(void **state)
 	assert_string_equal(text, "launcher=1,ps=1,worker=2");
 }
 
-#define SPARK(role) "\"spark-app-selector\":\"s1\",\"spark-app-name\":\"pi\",\"spark-role\":\"" role "\""
 #define LATER(text) "\"tandem.dev/gang-min\":\"2\",\"tandem.dev/gang-later\":\"" text "\""
 
 static void later_is_wrong(const char *labels, const char *notes, const char *says)
@@ -368,11 +376,83 @@ static void test_owners_say(void **state)
 				  "\"example.com/gpu\":\"1\"}}}]}}}}"),
 		*now = given_json("{\"startupPolicy\":\"LeaderCreated\"}"),
 		*gang = given_json("{\"gang\":{\"minCount\":4}}"), *basic = given_json("{\"basic\":{}}");
-	td_auto_free char *asks = td_gang_lws_later(td_json_root(lws));
+	td_auto_free char *asks = NULL, *none = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_gang_lws_later(td_json_root(lws), &asks, &err), 0);
 	assert_string_equal(asks, "{\"cpu\":\"2500m\",\"memory\":\"1073741824\",\"example.com/gpu\":\"3\"}");
-	assert_null(td_gang_lws_later(td_json_root(now)));
+	assert_int_equal(td_gang_lws_later(td_json_root(now), &none, &err), 0);
+	assert_null(none);
+	// Places for workers with claims would be places without devices, and the leader would run without them.
+	td_auto(td_json_unref) struct td_json *by_claim =
+		given_json("{\"startupPolicy\":\"LeaderReady\",\"leaderWorkerTemplate\":{\"workerTemplate\":{\"spec\":{"
+			   "\"resourceClaims\":[{\"name\":\"gpu\"}]}}}}");
+	assert_int_equal(td_gang_lws_later(td_json_root(by_claim), &none, &err), TD_INVALID);
 	assert_int_equal(td_gang_group_min(td_json_root(gang)), 4);
 	assert_int_equal(td_gang_group_min(td_json_root(basic)), 0);
+}
+
+// What the driver's gang is, as a SparkApplication says it, and what an executor asks for; NULL: it is refused.
+static void spark_says(const char *spec, int64_t min, int64_t most, const char *asks)
+{
+	td_auto(td_json_unref) struct td_json *j = given_json(spec);
+	td_auto_free char *got = NULL;
+	struct td_gang_owned o = {0};
+	struct td_error err = TD_ERROR_INIT;
+	td_gang_spark_size(td_json_root(j), true, &o);
+	if (o.min != min || o.most != most)
+		fail_msg("%s: %lld to %lld", spec, (long long)o.min, (long long)o.most);
+	int r = td_gang_spark_later(td_json_root(j), &got, &err);
+	assert_int_equal(r, asks ? 0 : TD_INVALID);
+	if (asks)
+		assert_string_equal(got, asks);
+	else
+		assert_non_null(strstr(err.msg, "is not as Spark writes it"));
+}
+
+// Objects as spark-operator's own examples have them, and what Spark made of such ones.
+static void test_spark_application(void **state)
+{
+	// A fixed number, of a program in Python: 1408 MiB would be what Java's has.
+	spark_says("{\"type\":\"Python\",\"mainApplicationFile\":\"local:///opt/pi.py\",\"driver\":{\"cores\":1},"
+		   "\"executor\":{\"instances\":3,\"cores\":2,\"memory\":\"4g\"}}",
+		   3, 3, "{\"cpu\":\"2000m\",\"memory\":\"6012534784\"}"); // 4096 + 1638 MiB
+	// Nothing is said but settings of Spark's own; the field comes before the setting.
+	spark_says(
+		"{\"mainApplicationFile\":\"local:///a.jar\",\"executor\":{\"coreRequest\":\"500m\",\"memoryOverhead\":"
+		"\"1g\"},"
+		"\"sparkConf\":{\"spark.executor.instances\":\"4\",\"spark.executor.memory\":\"2g\","
+		"\"spark.executor.memoryOverhead\":\"9g\",\"spark.executor.cores\":\"7\","
+		"\"spark.executor.resource.gpu.amount\":\"2\",\"spark.executor.resource.gpu.vendor\":\"nvidia.com\","
+		"\"spark.executor.resource.odd.amount\":\"1\"}}",
+		4, 4, "{\"cpu\":\"500m\",\"memory\":\"3221225472\",\"nvidia.com/gpu\":\"2\"}");
+	// Dynamic allocation: places for the minimum; the driver's own counts where there is none.
+	spark_says("{\"executor\":{\"instances\":5,\"gpu\":{\"name\":\"nvidia.com/gpu\",\"quantity\":1}},"
+		   "\"dynamicAllocation\":{\"enabled\":true,\"initialExecutors\":4,\"minExecutors\":2,\"maxExecutors\":"
+		   "9}}",
+		   2, 9, "{\"cpu\":\"1000m\",\"memory\":\"1476395008\",\"nvidia.com/gpu\":\"1\"}");
+	spark_says("{\"dynamicAllocation\":{\"enabled\":true,\"maxExecutors\":9}}", 1, 10,
+		   "{\"cpu\":\"1000m\",\"memory\":\"1476395008\"}");
+	spark_says(
+		"{\"sparkConf\":{\"spark.dynamicAllocation.enabled\":\"true\",\"spark.dynamicAllocation.minExecutors\":"
+		"\"1\"}}",
+		1, TD_GANG_MAX - 1, "{\"cpu\":\"1000m\",\"memory\":\"1476395008\"}");
+	// What lies beside Spark's container counts, too: of the template, and of the application.
+	spark_says("{\"executor\":{\"instances\":1,\"template\":{\"spec\":{\"containers\":[{\"name\":\"log\","
+		   "\"resources\":{"
+		   "\"requests\":{\"cpu\":\"100m\"}}},{\"name\":\"spark-kubernetes-executor\",\"resources\":{"
+		   "\"requests\":{"
+		   "\"cpu\":\"64\"},\"limits\":{\"example.com/"
+		   "nic\":\"1\"}}}]}},\"sidecars\":[{\"name\":\"s\",\"resources\":{"
+		   "\"requests\":{\"memory\":\"1Gi\"}}}]}}",
+		   1, 1, "{\"cpu\":\"1100m\",\"memory\":\"2550136832\",\"example.com/nic\":\"1\"}");
+	spark_says("{\"executor\":{\"memory\":\"4Gi\"}}", 2, 2, NULL);
+	spark_says("{\"memoryOverheadFactor\":\"much\"}", 2, 2, NULL);
+
+	// Executors whose driver is none of Tandem's start together, so many as the driver needs.
+	td_auto(td_json_unref) struct td_json *j = given_json("{\"dynamicAllocation\":{\"enabled\":true}}");
+	struct td_gang_owned o = {0};
+	td_gang_spark_size(td_json_root(j), false, &o);
+	assert_true(o.min == 1 && !o.keeps);
 }
 
 static void test_uid(void **state)
@@ -582,6 +662,7 @@ int main(void)
 					   cmocka_unit_test(test_again),
 					   cmocka_unit_test(test_later),
 					   cmocka_unit_test(test_later_come),
+					   cmocka_unit_test(test_spark_application),
 					   cmocka_unit_test(test_owners_say)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

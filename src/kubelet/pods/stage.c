@@ -14,9 +14,10 @@ static int option(const char *word, bool reads, struct td_strv *ret, struct td_e
 		if (n < 1 || n > 3 || strspn(word + 5, "0123456789") != n || word[5] == '0')
 			return td_fail(err, TD_INVALID, SAID "keep is a number from 1 to 999, and not \"%.40s\"",
 				       word + 5);
-	} else if (!td_streq(word, "parts=one") && !td_streq(word, "parts=all") && !td_starts(word, "signal="))
+	} else if (!td_streq(word, "parts=one") && !td_streq(word, "parts=all") && !td_streq(word, "reshard=copy") &&
+		   !td_streq(word, "reshard=link") && !td_streq(word, "reshard=no") && !td_starts(word, "signal="))
 		return td_fail(err, TD_INVALID,
-			       SAID "after the directory may come keep=N, parts=one and signal=NAME, "
+			       SAID "after the directory may come keep=N, parts=one, reshard=link|no and signal=NAME, "
 				    "and not \"%.40s\"",
 			       word);
 	if (!td_starts(word, "parts=") || !reads)

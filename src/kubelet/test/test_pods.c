@@ -107,8 +107,8 @@ static void test_checkpoints(void **state)
 	} t[] = {
 		{"{metadata: {}, " VOLUME, "x y"},
 		{SAYS("/data/me") "}}, " VOLUME, "/.init --stage --to=/data/me -- x y"},
-		{SAYS("/data keep=3  parts=one signal=USR1") "}}, " VOLUME,
-		 "/.init --stage --to=/data --keep=3 --parts=one --signal=USR1 -- x y"},
+		{SAYS("/data keep=3  parts=one reshard=link signal=USR1") "}}, " VOLUME,
+		 "/.init --stage --to=/data --keep=3 --parts=one --reshard=link --signal=USR1 -- x y"},
 		{SAYS("/data/me") ", tandem.dev/gang-uid: u-1, tandem.dev/job-id: '17'}}, " VOLUME,
 		 "/.init --stage --to=/data/me --attempt=u-1-17 -- x y"},
 		{SAYS("/data/me parts=one") ", tandem.dev/gang-core: u-1, tandem.dev/job-id: '18'}}, " VOLUME,
