@@ -57,7 +57,7 @@ def test_a_directory_is_shipped_and_runs_as_the_person(pool, me, project):
     assert me.run("logs", run).stdout.startswith("hello from researcher")
 
     # Unchanged, nothing travels, and nothing is read as soon as the files are not brand-new; one changed file is all that does and is.
-    wait_for("nothing is read", lambda: "; 0 read, 0.0 MB sent" in me.run("submit", "--", "true", cwd=project).stderr)
+    wait_for("nothing is read", lambda: "; 0 read, 0 bytes sent" in me.run("submit", "--", "true", cwd=project).stderr)
     (project / "keep.bin").write_bytes(os.urandom(3_000_000))
     r = me.run("submit", "--", "true", cwd=project)
     assert "; 1 read, 3.0 MB sent" in r.stderr
@@ -232,7 +232,7 @@ def test_files_travel_through_cuts(pool, me, tmp_path):
     assert (tmp_path / "back.bin").read_bytes() == data
     assert [p for p in os.listdir(tmp_path) if "part" in p] == []
     # What is there already does not travel again.
-    assert "0.0 MB sent" in me.run("upload", tmp_path / "data.bin", "other").stderr
+    assert "0 bytes sent" in me.run("upload", tmp_path / "data.bin", "other").stderr
 
 
 @pytest.mark.feature("E1.1", "A12.2")
