@@ -343,7 +343,7 @@ int td_submit_main(int argc, char **argv)
 		.about = "Ships the code of a directory to the cluster and has it run as a Slurm job of yours:\n"
 			 "  tandem submit                        what tandem.yaml says (or tuxiv.conf)\n"
 			 "  tandem submit job.yaml               what this file says\n"
-			 "  tandem submit train.sh lr=0.1        a script for sbatch, with its #SBATCH lines\n"
+			 "  tandem submit train.sh lr=0.1        what its #SBATCH lines say\n"
 			 "  tandem submit --gpus 2 -- python train.py\n"
 			 "Only what changed travels; .gitignore and .tandemignore are honoured. The run lies in "
 			 "~/tandem/runs/RUN there.",
