@@ -42,7 +42,8 @@ int td_client_run_pick(yyjson_val *runs, const char *word, bool alive, const cha
 			return 0;
 		}
 		bool meant = !word || (number ? has_job(r, job) : td_streq(td_jstr(r, "name"), word));
-		if (!meant || (alive && !is_alive(r)))
+		// What was refused has nothing to show; it is still found by its id.
+		if (!meant || td_streq(td_jstr(r, "state"), "not-submitted") || (alive && !is_alive(r)))
 			continue;
 		if (!first)
 			first = id;

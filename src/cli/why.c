@@ -302,6 +302,9 @@ static int of_run(const char *id, bool json)
 		td_client_progress(s, dir, &goes);
 		td_buf_printf(&t, "%s%s.", goes.len ? "; " : "", td_buf_str(&goes));
 	}
+	if (td_streq(td_jstr(td_json_root(j), "state"), "not-submitted"))
+		td_buf_printf(&t, "not-submitted: %s.",
+			      td_jstr_or(td_json_root(j), "refused", "it did not reach Slurm then: submit it again"));
 	td_auto_free char *shown = td_client_run_shown(td_json_root(j));
 	const yyjson_val *f = td_jget(td_json_root(j), "federation");
 	printf("Run %s: %s\n", shown, td_buf_str(&t));

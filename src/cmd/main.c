@@ -147,8 +147,8 @@ static const struct td_cmd *find(const char *name)
 			fprintf(stderr, "Here it is %s.\n", habits[i].here);
 			return NULL;
 		}
-	const char *names[ROLES];
-	size_t n = 0;
+	const char *names[ROLES + 1] = {"help"};
+	size_t n = 1;
 	for (size_t i = 0; i < ROLES; i++)
 		if (roles[i].help)
 			names[n++] = roles[i].name;

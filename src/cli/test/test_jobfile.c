@@ -366,7 +366,8 @@ static void a_script_for_sbatch(void **state)
 static void a_run_by_its_name_or_job(void **state)
 {
 	static const char text[] =
-		"[{\"id\":\"train-00000c\",\"name\":\"train\",\"state\":\"running\",\"steps\":[{\"job\":9}]},"
+		"[{\"id\":\"train-00000d\",\"name\":\"train\",\"state\":\"not-submitted\",\"refused\":\"no\"},"
+		"{\"id\":\"train-00000c\",\"name\":\"train\",\"state\":\"running\",\"steps\":[{\"job\":9}]},"
 		"{\"id\":\"eval-00000b\",\"name\":\"eval\",\"state\":\"done\",\"steps\":[{\"job\":7},{\"job\":8}]},"
 		"{\"id\":\"train-00000a\",\"name\":\"train\",\"state\":\"waiting\",\"steps\":[{\"job\":6}]}]";
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -380,6 +381,7 @@ static void a_run_by_its_name_or_job(void **state)
 		{"train", false, "train-00000c", NULL},
 		{"eval", false, "eval-00000b", NULL},
 		{"8", false, "eval-00000b", NULL},
+		{"train-00000d", false, "train-00000d", NULL},
 		{"train-00000a", true, "train-00000a", NULL},
 		{"train", true, NULL, "several runs are called train: say which, such as train-00000c or train-00000a"},
 		{"eval", true, NULL, "there is no run eval that has not ended: `tandem ps` lists yours"},
