@@ -56,7 +56,7 @@ struct sbatch_script {
 	yyjson_mut_doc *d;
 	yyjson_mut_val *step;
 	long long per_node, all_gpus; // --ntasks-per-node; --gpus; 0: not given
-	bool logs;		      // it says where its log shall be
+	bool logs;                    // it says where its log shall be
 };
 
 // The words of a line, as sbatch reads them: quoted ones stay together, "#" begins a comment.
@@ -95,8 +95,9 @@ static int array(struct sbatch_script *s, const char *v, struct td_error *err)
 	bool all = sscanf(v, "0-%4u%n", &last, &used) == 1 && (size_t)used == n;
 	bool some = !all && sscanf(v, "0-%4u%%%4u%n", &last, &most, &used) == 2 && (size_t)used == n && most;
 	if ((!all && !some) || last >= TASKS_MOST)
-		return td_fail(err, TD_INVALID, "\"%.40s\": give 0-N or 0-N%%M, N up to %d; or sbatch it on the login pod",
-			       v, TASKS_MOST - 1);
+		return td_fail(err, TD_INVALID,
+			       "\"%.40s\": give 0-N or 0-N%%M, N up to %d; or sbatch it on the login pod", v,
+			       TASKS_MOST - 1);
 	yyjson_mut_val *a = td_jm_arr(s->d, td_jm_obj(s->d, s->step, "matrix"), "TASK");
 	yyjson_mut_arr_clear(a);
 	for (unsigned i = 0; i <= last; i++) {
@@ -142,8 +143,8 @@ static int take(struct sbatch_script *s, const struct sbatch_option *o, const ch
 		return r;
 	case SBATCH_GRES:
 		if (strcmp(v, "gpu") != 0 && !td_starts(v, "gpu:"))
-			return td_fail(err, TD_INVALID, "\"%.40s\": give gpu:N or gpu:TYPE:N; or sbatch it on the login pod",
-				       v);
+			return td_fail(err, TD_INVALID,
+				       "\"%.40s\": give gpu:N or gpu:TYPE:N; or sbatch it on the login pod", v);
 		v = v[3] ? v + 4 : "1";
 		// fall through
 	case SBATCH_GPUS:
@@ -189,10 +190,11 @@ static int one_line(struct sbatch_script *s, const struct td_strv *words, struct
 		const char *value;
 		const struct sbatch_option *o = option(words->v[i], &value);
 		if (!o)
-			return td_fail(err, TD_INVALID,
-				       "%.60s: tandem submit does not take it from a script: leave it out, or sbatch the "
-				       "script on the login pod (tandem shell)",
-				       words->v[i]);
+			return td_fail(
+				err, TD_INVALID,
+				"%.60s: tandem submit does not take it from a script: leave it out, or sbatch the "
+				"script on the login pod (tandem shell)",
+				words->v[i]);
 		if (!o->bare && !value) {
 			if (i + 1 == words->n)
 				return td_fail(err, TD_INVALID, "%s needs a value", words->v[i]);
@@ -211,8 +213,9 @@ static int spread(struct sbatch_script *s, struct td_error *err)
 	long long nodes = yyjson_mut_get_sint(td_jm_get(s->step, "nodes"));
 	nodes = nodes > 1 ? nodes : 1;
 	if (s->all_gpus % nodes)
-		return td_fail(err, TD_INVALID, "--gpus: %lld do not spread evenly over %lld nodes: write --gpus-per-node",
-			       s->all_gpus, nodes);
+		return td_fail(err, TD_INVALID,
+			       "--gpus: %lld do not spread evenly over %lld nodes: write --gpus-per-node", s->all_gpus,
+			       nodes);
 	if (s->all_gpus)
 		td_jm_int(s->d, s->step, "gpus", s->all_gpus / nodes);
 	if (s->per_node && !td_jm_get(s->step, "tasks"))
@@ -249,8 +252,9 @@ int td_jobfile_sbatch(const char *text, const char *name, const char *command, y
 	if (r)
 		return r;
 	if (s.logs)
-		td_strv_add(notes, "the log lies in the run's slurm_log/, and `tandem logs` shows it, wherever --output and "
-				   "--error point");
+		td_strv_add(notes,
+			    "the log lies in the run's slurm_log/, and `tandem logs` shows it, wherever --output and "
+			    "--error point");
 	*ret = td_steal(d);
 	return 0;
 }

@@ -208,12 +208,13 @@ int td_cancel_main(int argc, char **argv)
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
 	int code;
-	const struct td_command line = {.name = "cancel",
-					.about = "Cancels what is left of a run, by its id or, where one of that name has "
-						 "not ended, by its name; or a job of yours by its number.",
-					.min_args = 1,
-					.max_args = 1,
-					.args = "RUN | JOBID"};
+	const struct td_command line = {
+		.name = "cancel",
+		.about = "Cancels what is left of a run, by its id or, where one of that name has "
+			 "not ended, by its name; or a job of yours by its number.",
+		.min_args = 1,
+		.max_args = 1,
+		.args = "RUN | JOBID"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 	long long number;

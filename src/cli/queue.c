@@ -72,7 +72,7 @@ static void show(yyjson_val *jobs, const struct queue_wanted *w)
 		detail(v, &d);
 		td_auto_free char *line = td_asprintf(
 			"%-9s %-10.10s %-16.*s %s%-9s%s %5lld %s", id, user, (int)(len < 16 ? len : 16), name,
-			td_term_color(colors, !strcmp(state, "running")	  ? TD_TERM_GOOD
+			td_term_color(colors, !strcmp(state, "running")   ? TD_TERM_GOOD
 					      : !strcmp(state, "waiting") ? TD_TERM_WARN
 									  : TD_TERM_BAD),
 			state, td_term_color(colors, TD_TERM_PLAIN), td_jint(v, "nodes", 0), td_buf_str(&d));
@@ -100,7 +100,11 @@ int td_queue_main(int argc, char **argv)
 	struct td_error err = TD_ERROR_INIT;
 	int code;
 	const struct td_option options[] = {
-		{.name = "user", .letter = 'u', .value = "NAME", TD_OPT_TEXT(&w.user), .help = "only jobs of this user"},
+		{.name = "user",
+		 .letter = 'u',
+		 .value = "NAME",
+		 TD_OPT_TEXT(&w.user),
+		 .help = "only jobs of this user"},
 		{.name = "partition",
 		 .letter = 'p',
 		 .value = "NAME",
@@ -110,9 +114,10 @@ int td_queue_main(int argc, char **argv)
 	};
 	const struct td_command line = {
 		.name = "queue",
-		.about = "Lists all jobs and pods that run and wait, as Slurm's squeue does: where each runs, or why it "
-			 "waits, in words, and when it is expected to begin. What Slurm hides from you is not there. "
-			 "`tandem ps` shows your own runs.",
+		.about =
+			"Lists all jobs and pods that run and wait, as Slurm's squeue does: where each runs, or why it "
+			"waits, in words, and when it is expected to begin. What Slurm hides from you is not there. "
+			"`tandem ps` shows your own runs.",
 		.options = options,
 		.n = TD_LEN(options)};
 	if (!td_command_line(&line, argc, argv, NULL, &code))

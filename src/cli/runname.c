@@ -53,8 +53,8 @@ int td_client_run_pick(yyjson_val *runs, const char *word, bool alive, const cha
 	if (!first && !word)
 		return td_fail(err, TD_NOT_FOUND, "you have no runs: tandem submit -- COMMAND");
 	if (!first)
-		return td_fail(err, TD_NOT_FOUND, "there is no run %s%s%s: `tandem ps` lists yours", number ? "of job " : "",
-			       word, alive ? " that has not ended" : "");
+		return td_fail(err, TD_NOT_FOUND, "there is no run %s%s%s: `tandem ps` lists yours",
+			       number ? "of job " : "", word, alive ? " that has not ended" : "");
 	if (alive && second)
 		return td_fail(err, TD_INVALID, "several runs are called %s: say which, such as %s or %s", word, first,
 			       second);

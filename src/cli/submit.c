@@ -92,13 +92,14 @@ static int from_file(const struct wish *w, char **words, const char *name, yyjso
 						      file, file);
 	bool script = td_starts(td_buf_str(&b), "#!");
 	if (words[1] && !script)
-		return td_fail(err, TD_INVALID,
-			       "%s: only a script, which begins with #!, takes words behind it; a command stands behind "
-			       "\"--\"",
-			       file);
-	r = script ? from_script(w, words, td_buf_str(&b), ret, &notes, err)
+		return td_fail(
+			err, TD_INVALID,
+			"%s: only a script, which begins with #!, takes words behind it; a command stands behind "
+			"\"--\"",
+			file);
+	r = script                      ? from_script(w, words, td_buf_str(&b), ret, &notes, err)
 	    : td_starts(base, "tuxiv.") ? td_jobfile_tuxiv(td_buf_str(&b), b.len, name, ret, &notes, err)
-	    : td_jobfile_tandem(td_buf_str(&b), b.len, name, ret, &notes, err);
+					: td_jobfile_tandem(td_buf_str(&b), b.len, name, ret, &notes, err);
 	for (size_t i = 0; i < notes.n && !r; i++)
 		fprintf(stderr, "note: %s.\n", notes.v[i]);
 	return r ? td_wrap(err, "%s", file) : 0;
@@ -279,13 +280,21 @@ int td_submit_main(int argc, char **argv)
 	int code;
 	const struct td_option options[] = {
 		{.name = "gpus", .value = "N", TD_OPT_TEXT(&w.gpus), .help = "GPUs of each node: 2, or h100:2"},
-		{.name = "nodes", .letter = 'N', .value = "N", TD_OPT_INT(&w.nodes, 1, 10000), .help = "nodes (default 1)"},
+		{.name = "nodes",
+		 .letter = 'N',
+		 .value = "N",
+		 TD_OPT_INT(&w.nodes, 1, 10000),
+		 .help = "nodes (default 1)"},
 		{.name = "tasks",
 		 .letter = 'n',
 		 .value = "N",
 		 TD_OPT_INT(&w.tasks, 1, 1000000),
 		 .help = "tasks, which srun starts in it (default 1)"},
-		{.name = "cpus", .letter = 'c', .value = "N", TD_OPT_INT(&w.cpus, 1, 4096), .help = "CPUs of each task (default 1)"},
+		{.name = "cpus",
+		 .letter = 'c',
+		 .value = "N",
+		 TD_OPT_INT(&w.cpus, 1, 4096),
+		 .help = "CPUs of each task (default 1)"},
 		{.name = "memory", .value = "SIZE", TD_OPT_TEXT(&w.memory), .help = "of each node: 8G (default 1G)"},
 		{.name = "time",
 		 .letter = 't',
@@ -311,7 +320,7 @@ int td_submit_main(int argc, char **argv)
 		 TD_OPT_TEXT(&w.schedule),
 		 .help = "by the clock, UTC: \"0 3 * * *\" (`tandem schedule` lists); none: once, now"},
 		{.name = "name",
-.letter = 'J',
+		 .letter = 'J',
 		 .value = "NAME",
 		 TD_OPT_TEXT(&w.name),
 		 .help = "of the run (default: the directory's)"},
@@ -327,7 +336,11 @@ int td_submit_main(int argc, char **argv)
 		 .value = "MEMBER",
 		 TD_OPT_TEXT(&w.cluster),
 		 .help = "of a federation: it runs there, and nowhere else"},
-		{.name = "constraint", .letter = 'C', .value = "FEATURES", TD_OPT_TEXT(&w.constraint), .help = "as sbatch's"},
+		{.name = "constraint",
+		 .letter = 'C',
+		 .value = "FEATURES",
+		 TD_OPT_TEXT(&w.constraint),
+		 .help = "as sbatch's"},
 		{.name = "reservation", .value = "NAME", TD_OPT_TEXT(&w.reservation), .help = "as sbatch's"},
 		{.name = "follow", .letter = 'f', TD_OPT_SWITCH(&w.follow), .help = "shows the log until it has ended"},
 		{.name = "request",

@@ -356,7 +356,8 @@ static int of_words(struct asker *a, const char *what)
 	if (code == 1 && !slash && !a->json && td_client_known() && td_client_run_is_id(name))
 		fprintf(stderr, "(A run of yours is asked for by `tandem why run/%s`.)\n", name);
 	else if (code == 1 && !slash && !a->json)
-		fprintf(stderr, "(`kubectl get pods -A` lists pods, `tandem queue` jobs; -n NS names another namespace.)\n");
+		fprintf(stderr,
+			"(`kubectl get pods -A` lists pods, `tandem queue` jobs; -n NS names another namespace.)\n");
 	if (code == 1 && slash && !a->json)
 		fprintf(stderr,
 			"(\"%s\" was taken for a namespace. Kinds that it knows are pod, deployment, replicaset, "

@@ -108,10 +108,12 @@ static int refused_because(const struct td_slurm_batch *b, struct td_error *err)
 		field = "partition", value = b->partition, fix = "leave it out, or give one that sinfo lists";
 		break;
 	case INVALID_FEATURE:
-		field = "constraint", value = b->constraints, fix = "leave it out, or give features that nodes have (sinfo -o %f)";
+		field = "constraint", value = b->constraints,
+		fix = "leave it out, or give features that nodes have (sinfo -o %f)";
 		break;
 	case TD_SLURM_ERR_ACCOUNT:
-		field = "account", value = b->account, fix = "leave it out, or give one that you are in (sacctmgr show assoc user=$USER)";
+		field = "account", value = b->account,
+		fix = "leave it out, or give one that you are in (sacctmgr show assoc user=$USER)";
 		break;
 	case TD_SLURM_ERR_QOS:
 		field = "qos", value = b->qos, fix = "leave it out, or give one that your account may use";
@@ -123,7 +125,8 @@ static int refused_because(const struct td_slurm_batch *b, struct td_error *err)
 		return err->code;
 	char says[sizeof(err->msg)];
 	snprintf(says, sizeof(says), "%s", err->msg);
-	return td_fail_detail(err, err->code, err->detail, "%s: \"%.60s\" is refused: %s. %.200s", field, value, fix, says);
+	return td_fail_detail(err, err->code, err->detail, "%s: \"%.60s\" is refused: %s. %.200s", field, value, fix,
+			      says);
 }
 
 static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char *first, struct td_gateway_plan *p,

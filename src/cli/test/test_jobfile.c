@@ -324,9 +324,10 @@ static void a_script_for_sbatch(void **state)
 					   "hostname\n"
 					   "#SBATCH --nodes=9\n",
 					   &notes);
-	assert_string_equal(all, "{\"name\":\"my_job\",\"steps\":[{\"name\":\"main\",\"entrypoint\":[\"exec /bin/bash "
-				 "train.sh\"],\"nodes\":2,\"gpus\":8,\"gpuType\":\"h100\",\"cpus\":4,\"memoryMiB\":8192,"
-				 "\"minutes\":1440,\"partition\":\"all\",\"tasks\":8}]}");
+	assert_string_equal(all,
+			    "{\"name\":\"my_job\",\"steps\":[{\"name\":\"main\",\"entrypoint\":[\"exec /bin/bash "
+			    "train.sh\"],\"nodes\":2,\"gpus\":8,\"gpuType\":\"h100\",\"cpus\":4,\"memoryMiB\":8192,"
+			    "\"minutes\":1440,\"partition\":\"all\",\"tasks\":8}]}");
 	assert_int_equal(notes.n, 1);
 
 	static const struct {
