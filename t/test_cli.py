@@ -14,7 +14,7 @@ from harness import KEEP
 
 pytestmark = pytest.mark.feature("F1")
 
-COMMANDS = ["up", "down", "status", "env", "shell", "why", "quota", "usage", "login", "logout", "kubeconfig", "submit", "ps", "logs", "cancel", "session", "ssh", "ssh-config", "schedule", "data", "bill", "project", "key", "top", "upload", "download", "user", "nodes", "node", "join", "host", "adopt", "netboot", "gds-check", "upgrade", "history", "fault", "image", "validate", "annotations", "config", "install", "uninstall", "completion"]
+COMMANDS = ["up", "down", "status", "env", "shell", "why", "quota", "usage", "login", "logout", "kubeconfig", "submit", "queue", "ps", "logs", "cancel", "session", "ssh", "ssh-config", "schedule", "data", "bill", "project", "key", "top", "upload", "download", "user", "nodes", "node", "join", "host", "adopt", "netboot", "gds-check", "upgrade", "history", "fault", "image", "validate", "annotations", "config", "install", "uninstall", "completion"]
 
 
 def run(tandem, *argv, home="/var/tmp/tandem-t-none", uid=None):
@@ -103,6 +103,19 @@ def test_wrong_words_are_named(tandem):
     assert r.returncode == 1 and '"gateway.example" is no address' in r.stderr
 
 
+@pytest.mark.parametrize("argv,code,words", [
+    (["stats"], 2, "Did you mean `tandem status`?"), (["squeue"], 2, "Here it is `tandem queue`"), (["sbatch", "x.sh"], 2, "Here it is `tandem submit FILE`"), (["frob"], 2, "`tandem --help` lists them"),
+    (["submit", "--gpsu", "1", "--", "true"], 2, "do you mean --gpus?"), (["submit", "--gpus", "two", "--", "true"], 2, '--gpus: "two" is no number of GPUs: write 2 or h100:2'),
+    (["submit", "--gpus", "100", "--", "true"], 2, '--gpus: "100" is more than a node can have'), (["submit", "--memory", "8GG", "--", "true"], 2, '--memory: "8GG" is no memory size'),
+    (["submit", "-t", "soon", "--", "true"], 2, '--time: "soon" is no time'), (["submit", "-e", "A", "--", "true"], 2, "--env A: write NAME=value"), (["submit", "--dir", "/nowhere", "--", "true"], 2, "--dir: there is no directory /nowhere"),
+    (["submit", "hostname"], 1, "tandem submit -- hostname"), (["session", "start"], 2, "start what? Give shell"), (["session", "start", "shell", "--memory", "x"], 2, '--memory: "x" is no memory size'),
+    (["session", "stop"], 2, "`tandem session list` shows yours"), (["key"], 2, "say what: list|create|rotate|revoke [KEY]"), (["top", "x"], 2, '"x" is one word too many: it takes options only'),
+    (["validate"], 2, "FILE is missing"), (["why"], 2, "say what: POD | KIND/NAME | JOBID | RUN"), (["cancel"], 2, "RUN | JOBID")])
+def test_wrong_input_names_what_and_the_fix(tandem, argv, code, words):
+    r = run(tandem, *argv)
+    assert r.returncode == code and words in r.stderr and r.stdout == "", r
+
+
 @pytest.mark.parametrize("argv,word", [(["status"], "tandem up"), (["env"], "tandem up"), (["shell", "--", "true"], "tandem up"), (["why", "x"], "tandem up")])
 def test_nothing_started_says_what_to_do(tandem, argv, word):
     r = run(tandem, *argv)
@@ -186,7 +199,7 @@ OTHERS = "apiVersion: v1\nkind: Namespace\nmetadata: {name: slurm}\n---\napiVers
 def test_validate_says_what_it_checked(tandem, tmp_path):
     def validate(text):
         (tmp_path / "f.yaml").write_text(text)
-        r = run(tandem, "validate", "-f", str(tmp_path / "f.yaml"))
+        r = run(tandem, "validate", str(tmp_path / "f.yaml"))
         assert r.stderr == ""
         return r.returncode, r.stdout
     code, out = validate(CLUSTER)

@@ -27,7 +27,7 @@ def test_replicas_come_and_go_and_requests_go_on(pool, me, mallory):
         f.write(WHO)
     os.chmod(f"{home}/who.py", 0o644)
     r = me.run("session", "start", "shell", "--replicas", "2", check=False)
-    assert r.returncode == 1 and "--replicas: only for endpoints" in r.stderr
+    assert r.returncode == 2 and "--replicas: only for endpoints" in r.stderr
     s = me.json("session", "start", "endpoint", "--name", "many", "--replicas", "2", "--", "exec python3 who.py")
     assert s["state"] == "ready" and s["replicas"]["asked"] == 2  # the first that answers is enough
     look = lambda: me.api("GET", f"/sessions/{s['id']}")[1]  # noqa: E731

@@ -57,7 +57,7 @@ def test_a_directory_is_shipped_and_runs_as_the_person(pool, me, project):
     assert me.run("logs", run).stdout.startswith("hello from researcher")
 
     # Unchanged, nothing travels, and nothing is read as soon as the files are not brand-new; one changed file is all that does and is.
-    wait_for("nothing is read", lambda: "; 0 read, 0.0 MB sent" in me.run("submit", "--", "true", cwd=project).stderr)
+    wait_for("nothing is read", lambda: "; 0 read, 0 bytes sent" in me.run("submit", "--", "true", cwd=project).stderr)
     (project / "keep.bin").write_bytes(os.urandom(3_000_000))
     r = me.run("submit", "--", "true", cwd=project)
     assert "; 1 read, 3.0 MB sent" in r.stderr
@@ -159,6 +159,26 @@ datasets:
     assert r.stdout.endswith("\nmain.sh\n")
 
 
+@pytest.mark.feature("E1.8", "E1.5")
+def test_a_script_for_sbatch_runs_from_a_laptop_and_is_found_by_name_and_job(pool, me, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/train.sh").write_text("#!/bin/bash\n#SBATCH -J scripted --gres=gpu:1\n#SBATCH -n2 -o x.out\necho $SLURM_JOB_NUM_NODES $SLURM_NTASKS ${CUDA_VISIBLE_DEVICES} $0 ${*@Q}\n")
+    r = me.run("submit", "-f", "sub/train.sh", "a", "b c", cwd=tmp_path)
+    assert "1 2 0 sub/train.sh 'a' 'b c'" in r.stdout and r.stdout.startswith("Run scripted-") and "note: the log lies" in r.stderr
+    job = r.stdout.splitlines()[0].split()[-1].rstrip(".")
+    for which in (job, "scripted"):
+        assert "sub/train.sh 'a' 'b c'" in me.run("logs", which).stdout
+    (tmp_path / "sub/train.sh").write_text("#!/bin/bash\n#SBATCH --exclusive\ntrue\n")
+    r = me.run("submit", "sub/train.sh", cwd=tmp_path, check=False)
+    assert r.returncode == 1 and "sub/train.sh: line 2: --exclusive: tandem submit does not take it" in r.stderr
+    waits = me.submit("--no-code", "--name", "queued", "--", "sleep 1000", cwd=tmp_path)
+    job = me.json("ps")["runs"][0]["steps"][0]["job"]
+    wait_for("the queue has it", lambda: any(j["id"] == job and j["user"] == "researcher" for j in me.json("queue")["jobs"]))
+    assert any(line.split()[:3] == [str(job), "researcher", "queued"] for line in me.run("queue", "-u", "researcher").stdout.splitlines())
+    assert not me.json("queue", "-u", "nobody")["jobs"]
+    assert me.run("cancel", "queued").stdout == f"Run {waits} is cancelled.\n"
+
+
 @pytest.mark.feature("E1.8")
 @pytest.mark.parametrize("text,words", [("name: x\n", "run: say what to run"), ("run: true\ngpu: 1\n", "gpu: there is no such field"), ("run: true\ntime: soon\n", "time: \"soon\" is no time"),
                                         ("steps: [{name: a, run: x, after: [b]}]", "step a: after: there is no step b"), ("run: true\nenv: {SLURM_JOB_ID: 1}\n", "env: \"SLURM_JOB_ID\" cannot be set"),
@@ -179,9 +199,13 @@ def test_what_no_node_has_is_refused_with_the_fix_and_listed_with_it(pool, me, t
         assert r.returncode == 1 and words in r.stderr, r.stderr
         run = next(r for r in me.json("ps")["runs"] if words in r.get("refused", ""))
         assert run["state"] == "not-submitted" and f"refused: {words}" in me.run("ps").stdout
+    for argv, words in ((("-p", "nowhere"), 'step main: partition: "nowhere" is refused: leave it out'), (("-C", "nothing"), 'step main: constraint: "nothing" is refused: leave it out')):
+        assert words in me.run("submit", "--no-code", *argv, "--", "true", check=False).stderr
+    assert me.run("cancel", "999999999", check=False).stderr.startswith("tandem cancel: there is no job 999999999: ")
+    assert me.run("ssh", "nowhere", check=False).stderr == "tandem ssh: there is no session nowhere: `tandem session list` shows yours\n"
     for kind, near in (("shel", "shell"), ("jupiter", "jupyter")):
         r = me.run("session", "start", kind, check=False)
-        assert r.returncode == 1 and f"did you mean {near}?" in r.stderr
+        assert r.returncode == 2 and f"did you mean {near}?" in r.stderr
 
 
 @pytest.mark.feature("E1.5")
@@ -232,7 +256,7 @@ def test_files_travel_through_cuts(pool, me, tmp_path):
     assert (tmp_path / "back.bin").read_bytes() == data
     assert [p for p in os.listdir(tmp_path) if "part" in p] == []
     # What is there already does not travel again.
-    assert "0.0 MB sent" in me.run("upload", tmp_path / "data.bin", "other").stderr
+    assert "0 bytes sent" in me.run("upload", tmp_path / "data.bin", "other").stderr
 
 
 @pytest.mark.feature("E1.1", "A12.2")

@@ -1,6 +1,8 @@
 // Command lines from a table: parsing, checks and the help text.
 #include "base/options.h"
 
+#include "base/near.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -104,21 +106,30 @@ static const struct td_option *find(const struct td_command *c, char *arg, char 
 	return NULL;
 }
 
-// An option's name that begins with what was typed; "": none does.
-static const char *begun(const struct td_command *c, const char *arg)
+// The name of an option that a mistyped one is close to; "": none is.
+static const char *close_to(const struct td_command *c, const char *arg)
 {
-	for (size_t i = 0; i < c->n && td_starts(arg, "--") && arg[2]; i++)
-		if (td_starts(c->options[i].name, arg + 2))
+	td_auto_free const char **names = td_calloc(c->n + 1, sizeof(*names));
+	td_auto_free char *typed = td_strndup(arg, strcspn(arg, "="));
+	if (!td_starts(typed, "--") || !typed[2])
+		return "";
+	for (size_t i = 0; i < c->n; i++)
+		if (td_starts(c->options[i].name, typed + 2))
 			return c->options[i].name;
-	return "";
+	for (size_t i = 0; i < c->n; i++)
+		names[i] = c->options[i].name;
+	const char *near = td_nearest(typed + 2, names, c->n);
+	return near ? near : "";
 }
 
 static int check_words(const struct td_command *c, char **args, size_t n, struct td_error *err)
 {
+	const char *wanted = c->args ? c->args : "an argument";
 	if (n > c->max_args && !c->rest)
-		return td_fail(err, TD_INVALID, "what is \"%s\"?", args[c->max_args]);
+		return td_fail(err, TD_INVALID, "\"%s\" is one word too many: it takes %s", args[c->max_args],
+			       c->max_args ? wanted : "options only");
 	if (n < c->min_args)
-		return td_fail(err, TD_INVALID, "%s is missing", c->args ? c->args : "an argument");
+		return td_fail(err, TD_INVALID, strchr(wanted, '|') ? "say what: %s" : "%s is missing", wanted);
 	return 0;
 }
 
@@ -147,7 +158,7 @@ int td_options_parse(const struct td_command *c, int argc, char **argv, char ***
 
 		const struct td_option *o = find(c, arg, &value);
 		if (!o) {
-			const char *near = begun(c, arg);
+			const char *near = close_to(c, arg);
 			return td_fail(err, TD_INVALID, "there is no option %s%s%s%s", arg,
 				       *near ? " (do you mean --" : "", near, *near ? "?)" : "");
 		}

@@ -280,3 +280,16 @@ const char *td_client_when(int64_t epoch, char *buf, size_t n)
 	strftime(buf, n, today ? "%H:%M:%S" : near ? "%b %d %H:%M" : "%Y-%m-%d", &a);
 	return buf;
 }
+
+const char *td_client_size(long long bytes, char *buf, size_t n)
+{
+	if (bytes < 1000)
+		snprintf(buf, n, "%lld byte%s", bytes, bytes == 1 ? "" : "s");
+	else if (bytes < 999500)
+		snprintf(buf, n, "%.0f kB", (double)bytes / 1e3);
+	else if (bytes < 999950000)
+		snprintf(buf, n, "%.1f MB", (double)bytes / 1e6);
+	else
+		snprintf(buf, n, "%.1f GB", (double)bytes / 1e9);
+	return buf;
+}

@@ -41,6 +41,15 @@ int td_client_dial(struct td_client *c, const struct td_ws_dial *d, struct td_ws
 
 // The run that somebody means by RUN, or by CLUSTER/RUN as a federation's runs are shown.
 const char *td_client_run(const char *word);
+// The run that somebody means (runname.c): by its id, CLUSTER/ID, the number of one of its jobs, or its name, which
+// is that of the newest run so called. word NULL: the newest of all. *ret_id: the caller frees it. An id is taken as
+// it is, without asking. TD_NOT_FOUND: there is none, and err says what to do.
+int td_client_run_of(struct td_client *c, const char *word, char **ret_id, struct td_error *err);
+// The same among the answer of GET /api/v1/runs, newest first. alive: only those that have not ended; TD_INVALID then:
+// several are called so. Pure.
+int td_client_run_pick(yyjson_val *runs, const char *word, bool alive, const char **ret_id, struct td_error *err);
+// Whether this has the form of a run's id: NAME-xxxxxx.
+bool td_client_run_is_id(const char *word);
 // What a run is called when it is shown: CLUSTER/RUN where it is a federation's and has been given to one. The caller
 // frees it.
 char *td_client_run_shown(yyjson_val *run);
@@ -61,6 +70,8 @@ void td_client_requests(yyjson_val *session, struct td_buf *ret);
 void td_client_progress(const yyjson_val *job, const char *dir, struct td_buf *ret);
 // The state of a job as people see it: "hangs" and "slow" of one that runs.
 const char *td_client_state(const yyjson_val *job);
+// "812 bytes", "14 kB", "3.1 MB", "2.0 GB". Returns buf.
+const char *td_client_size(long long bytes, char *buf, size_t n);
 // "12:03:59" of today, else "Nov 24 12:03". Returns buf.
 const char *td_client_when(int64_t epoch, char *buf, size_t n);
 #define TD_CLIENT_OUTPUT(p)                                                                                            \

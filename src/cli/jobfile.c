@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MOST = 32 };
+enum { NAME_MOST = 32, GPUS_MOST = 64 };
 
 // ---- words ----
 
@@ -87,8 +87,12 @@ int td_jobfile_gpus(const char *text, long long *ret, char **ret_type, struct td
 	const char *colon = strchr(text, ':');
 	long long n;
 	size_t len = colon ? (size_t)(colon - text) : 0;
-	if (!td_parse_i64(colon ? colon + 1 : text, &n) || n < 0 || n > 64 || (colon && (!len || len > 63)))
+	if (!td_parse_i64(colon ? colon + 1 : text, &n) || n < 0 || (colon && (!len || len > 63)))
 		return td_fail(err, TD_INVALID, "\"%.40s\" is no number of GPUs: write 2 or h100:2", text);
+	if (n > GPUS_MOST)
+		return td_fail(err, TD_INVALID,
+			       "\"%.40s\" is more than a node can have: write %d or less, and more nodes", text,
+			       GPUS_MOST);
 	*ret_type = colon ? td_strndup(text, len) : NULL;
 	*ret = n;
 	return 0;

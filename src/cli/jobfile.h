@@ -1,4 +1,4 @@
-// Job files: tandem.yaml, and TACC's tuxiv.conf (also called tuxiv.config), become the job that the
+// Job files: tandem.yaml, TACC's tuxiv.conf (also called tuxiv.config), and scripts for sbatch become the job that the
 // gateway's API takes (makeRun in openapi.yaml). Pure (fuzz/fuzz_jobfile.c).
 #pragma once
 
@@ -10,6 +10,11 @@ int td_jobfile_tandem(const char *text, size_t len, const char *name, yyjson_mut
 		      struct td_error *err);
 int td_jobfile_tuxiv(const char *text, size_t len, const char *name, yyjson_mut_doc **ret, struct td_strv *notes,
 		     struct td_error *err);
+// The same of a script that was written for sbatch (jobscript.c), from its #SBATCH lines. text: ends with a NUL.
+// command: the line of shell that runs it. TD_INVALID names the line, the option and the fix; an option that has no
+// meaning here is refused, too.
+int td_jobfile_sbatch(const char *text, const char *name, const char *command, yyjson_mut_doc **ret,
+		      struct td_strv *notes, struct td_error *err);
 // "8Gi", "500M", "64G", a number of MiB → MiB. Slurm's letters: K, M, G, T are powers of 1024.
 int td_jobfile_memory(const char *text, long long *ret_mib, struct td_error *err);
 // "90" (minutes), "30m", "2h", "1d", "H:MM:SS", "D-HH:MM:SS" → minutes, rounded up.

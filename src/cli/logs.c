@@ -152,18 +152,22 @@ int td_logs_main(int argc, char **argv)
 		{.name = "task", .value = "N", TD_OPT_INT(&w.task, 0, 1000000), .help = "of a sweep (default 0)"},
 	};
 	const struct td_command line = {.name = "logs",
-					.about = "Shows what a run has written.",
+					.about = "Shows what a run has written: of a RUN by its id, by its name (the "
+						 "newest so called) or by the number of a job of it; of the newest "
+						 "run where none is given.",
 					.options = options,
 					.n = TD_LEN(options),
-					.min_args = 1,
 					.max_args = 1,
 					.args = "RUN"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
-	w.run = td_client_run(words[0]);
 	td_auto_client struct td_client c = {0};
-	if (td_client_open(&c, &err))
+	td_auto_free char *run = NULL;
+	if (td_client_open(&c, &err) || td_client_run_of(&c, words[0], &run, &err))
 		return td_client_failed("logs", &err);
+	w.run = run;
+	if (!words[0] || strcmp(words[0], run) != 0)
+		fprintf(stderr, "note: run %s.\n", run);
 	if (w.follow && !w.task)
 		return td_client_follow(&c, "logs", w.run, w.step);
 	return read_logs(&c, &w, &err) ? td_client_failed("logs", &err) : 0;

@@ -124,11 +124,11 @@ static const char *kind_of(const char *word)
 	return NULL;
 }
 
-static int start(struct td_client *c, const struct wish *w, char **command, struct td_error *err)
+// What is wrong with the words behind `start`, or with a size.
+static int check_start(const struct wish *w, char **command, struct td_error *err)
 {
-	td_auto_buf struct td_buf line = {0};
-	long long memory = 0, disk = 0;
-	const char *kind = kind_of(command[0]);
+	long long n;
+	const char *kind = command[0] ? kind_of(command[0]) : NULL;
 	if (kind)
 		command++;
 	bool own = kind && strcmp(kind, "endpoint") != 0 && strcmp(kind, "batch") != 0;
@@ -152,6 +152,18 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	if (command[0] && own)
 		return td_fail(err, TD_INVALID, "a session \"%s\" brings its own program: leave \"%.40s\" out", kind,
 			       command[0]);
+	if (w->memory && td_jobfile_memory(w->memory, &n, err))
+		return td_wrap(err, "--memory");
+	return w->disk && td_jobfile_memory(w->disk, &n, err) ? td_wrap(err, "--disk") : 0;
+}
+
+static int start(struct td_client *c, const struct wish *w, char **command, struct td_error *err)
+{
+	td_auto_buf struct td_buf line = {0};
+	long long memory = 0, disk = 0;
+	const char *kind = kind_of(command[0]);
+	if (kind)
+		command++;
 	if (command[0] && !command[1])
 		td_buf_puts(&line, command[0]); // a line of shell
 	for (size_t i = 0; command[0] && command[1] && command[i]; i++) {
@@ -163,9 +175,9 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 		else
 			td_jobfile_quote(&line, command[i]);
 	}
-	int r = w->memory ? td_jobfile_memory(w->memory, &memory, err) : 0;
-	if (!r && w->disk && (r = td_jobfile_memory(w->disk, &disk, err)))
-		td_wrap(err, "--disk");
+	int r = w->memory ? td_jobfile_memory(w->memory, &memory, err) : 0; // checked before
+	if (!r && w->disk)
+		r = td_jobfile_memory(w->disk, &disk, err);
 	if (r)
 		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -398,8 +410,8 @@ int td_session_main(int argc, char **argv)
 		return td_command_wrong("session", "scale: give the session, and how many replicas (1 to %d)",
 					REPLICAS_MOST);
 	if ((stop || again) && (!words[1] || words[2]))
-		return td_command_wrong("session", "%s: which one?", words[0]);
-	if (at && when_of(at, &w.begin, &err))
+		return td_command_wrong("session", "%s: which one? `tandem session list` shows yours", words[0]);
+	if ((at && when_of(at, &w.begin, &err)) || (begin && check_start(&w, words + 1, &err)))
 		return td_command_wrong("session", "%s", err.msg);
 
 	td_auto_client struct td_client c = {0};

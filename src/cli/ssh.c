@@ -261,7 +261,15 @@ int td_ssh_main(int argc, char **argv)
 		return code;
 	td_auto_client struct td_client c = {0};
 	td_auto_free char *path = NULL;
+	// OpenSSH would say it in its own words, and more than once.
+	td_auto_free char *id =
+		td_strndup(words[0], strlen(words[0]) - (td_ends(words[0], SUFFIX) ? strlen(SUFFIX) : 0));
+	td_auto_buf struct td_buf url = {0};
+	td_buf_puts(&url, "/api/v1/sessions/");
+	td_url_escape(&url, id);
 	int r = td_client_open(&c, &err);
+	if (!r)
+		r = td_client_call(&c, "GET", td_buf_str(&url), NULL, NULL, &err);
 	if (!r)
 		r = prepare(&c, &path, &err);
 	if (r)

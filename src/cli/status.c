@@ -408,8 +408,11 @@ static void table(yyjson_val *v)
 		printf("API     %s\n\n", td_jstr_or(v, "api", "-"));
 		workloads_table(td_jget(v, "workloads"), color);
 	} else {
-		printf("home    %s\nAPI     %s\n\n", td_jstr_or(v, "home", ""), td_jstr_or(v, "api", "-"));
-		roles_table(td_jget(v, "roles"), color);
+		// Where nothing was found there is only what is wrong.
+		if (*td_jstr_or(v, "home", ""))
+			printf("home    %s\nAPI     %s\n\n", td_jstr(v, "home"), td_jstr_or(v, "api", "-"));
+		if (yyjson_arr_size(td_jget(v, "roles")))
+			roles_table(td_jget(v, "roles"), color);
 	}
 
 	if (td_jget(v, "nodes"))

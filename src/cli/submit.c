@@ -20,10 +20,12 @@ enum { FILE_MOST = 1 << 20, TRIES = 5 };
 
 struct wish {
 	const char *dir, *name, *gpus, *memory, *time, *partition, *account, *qos, *constraint, *request, *output,
-		*environment, *schedule, *cluster;
-	int nodes, cpus, checkpoints;
+		*environment, *schedule, *cluster, *reservation;
+	int nodes, tasks, cpus, checkpoints;
 	struct td_strv env;
 	bool follow, no_code;
+	long long gpus_n, memory_mib, minutes; // what gpus, memory and time say
+	char *gpu_type;
 };
 
 static const char *const found[] = {"tandem.yaml", "tuxiv.conf", "tuxiv.config"};
@@ -50,43 +52,87 @@ static int from_words(char **words, const char *name, yyjson_mut_doc **ret, stru
 	return 0;
 }
 
-static int from_file(const struct wish *w, const char *file, const char *name, yyjson_mut_doc **ret,
-		     struct td_error *err)
+// A script for sbatch is run where it lies: it is shipped with its directory.
+static int from_script(const struct wish *w, char **words, const char *text, yyjson_mut_doc **ret,
+		       struct td_strv *notes, struct td_error *err)
 {
+	td_auto_free char *dir = realpath(w->dir, NULL), *file = realpath(words[0], NULL);
+	size_t len = dir ? strlen(dir) : 0;
+	if (!dir || !file || w->no_code || strncmp(file, dir, len) != 0 || file[len] != '/')
+		return td_fail(err, TD_INVALID,
+			       "a script runs in the directory that is shipped, and %s: name its directory by --dir",
+			       w->no_code ? "--no-code ships none" : "it does not lie there");
+	td_auto_buf struct td_buf line = {0};
+	const char *base = strrchr(file, '/') + 1;
+	size_t used = strcspn(base, ".");
+	td_auto_free char *stem = td_strndup(base, used ? used : strlen(base)), *name = td_jobfile_name(stem);
+	td_buf_add(&line, text + 2, strcspn(text + 2, "\r\n")); // behind "#!"
+	td_buf_putc(&line, ' ');
+	td_jobfile_quote(&line, file + len + 1);
+	for (char **a = words + 1; *a; a++) {
+		td_buf_putc(&line, ' ');
+		td_jobfile_quote(&line, *a);
+	}
+	td_auto_free char *command = td_asprintf("exec %s", td_buf_str(&line) + strspn(td_buf_str(&line), " \t"));
+	return td_jobfile_sbatch(text, name, command, ret, notes, err);
+}
+
+static int from_file(const struct wish *w, char **words, const char *name, yyjson_mut_doc **ret, struct td_error *err)
+{
+	const char *file = words[0];
 	td_auto_buf struct td_buf b = {0};
 	td_auto_strv struct td_strv notes = {0};
 	const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
 	int r = td_file_read(file, FILE_MOST, &b, err);
 	if (r)
-		return r;
-	r = td_starts(base, "tuxiv.") ? td_jobfile_tuxiv(td_buf_str(&b), b.len, name, ret, &notes, err)
-				      : td_jobfile_tandem(td_buf_str(&b), b.len, name, ret, &notes, err);
+		return td_path_exists(file) ? r
+					    : td_fail(err, TD_NOT_FOUND,
+						      "there is no job file %s; a command stands behind \"--\": tandem "
+						      "submit -- %s",
+						      file, file);
+	bool script = td_starts(td_buf_str(&b), "#!");
+	if (words[1] && !script)
+		return td_fail(
+			err, TD_INVALID,
+			"%s: only a script, which begins with #!, takes words behind it; a command stands behind "
+			"\"--\"",
+			file);
+	r = script                      ? from_script(w, words, td_buf_str(&b), ret, &notes, err)
+	    : td_starts(base, "tuxiv.") ? td_jobfile_tuxiv(td_buf_str(&b), b.len, name, ret, &notes, err)
+					: td_jobfile_tandem(td_buf_str(&b), b.len, name, ret, &notes, err);
 	for (size_t i = 0; i < notes.n && !r; i++)
 		fprintf(stderr, "note: %s.\n", notes.v[i]);
 	return r ? td_wrap(err, "%s", file) : 0;
 }
 
+// Reads the values that the table of options cannot check. TD_INVALID names the option.
+static int read_wish(struct wish *w, struct td_error *err)
+{
+	if (w->gpus && td_jobfile_gpus(w->gpus, &w->gpus_n, &w->gpu_type, err))
+		return td_wrap(err, "--gpus");
+	if (w->memory && td_jobfile_memory(w->memory, &w->memory_mib, err))
+		return td_wrap(err, "--memory");
+	if (w->time && td_jobfile_minutes(w->time, &w->minutes, err))
+		return td_wrap(err, "--time");
+	for (size_t k = 0; k < w->env.n; k++)
+		if (!strchr(w->env.v[k], '=') || *w->env.v[k] == '=')
+			return td_fail(err, TD_INVALID, "--env %s: write NAME=value", w->env.v[k]);
+	td_auto_free char *dir = realpath(w->dir, NULL);
+	return dir ? 0 : td_fail(err, TD_INVALID, "--dir: there is no directory %s", w->dir);
+}
+
 // What the command line says counts more than the file, for every step.
-static int override(const struct wish *w, yyjson_mut_doc *d, struct td_error *err)
+static void override(const struct wish *w, yyjson_mut_doc *d)
 {
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *steps = td_jm_get(root, "steps");
-	long long gpus = -1, memory = 0, minutes = 0;
-	td_auto_free char *type = NULL;
-	int r = w->gpus ? td_jobfile_gpus(w->gpus, &gpus, &type, err) : 0;
-	if (!r && w->memory)
-		r = td_jobfile_memory(w->memory, &memory, err);
-	if (!r && w->time)
-		r = td_jobfile_minutes(w->time, &minutes, err);
-	if (r)
-		return r;
 	if (w->name)
 		td_jm_str(d, root, "name", w->name);
 	for (size_t i = 0; i < yyjson_mut_arr_size(steps); i++) {
 		yyjson_mut_val *s = yyjson_mut_arr_get(steps, i);
-		if (gpus >= 0) {
-			td_jm_int(d, s, "gpus", gpus);
+		if (w->gpus) {
+			td_jm_int(d, s, "gpus", w->gpus_n);
 			td_jm_del(s, "gpuType");
-			td_jm_str(d, s, "gpuType", type);
+			td_jm_str(d, s, "gpuType", w->gpu_type);
 		}
 		if (w->nodes)
 			td_jm_int(d, s, "nodes", w->nodes);
@@ -94,23 +140,23 @@ static int override(const struct wish *w, yyjson_mut_doc *d, struct td_error *er
 			td_jm_int(d, s, "cpus", w->cpus);
 		if (w->checkpoints)
 			td_jm_int(d, s, "checkpoints", w->checkpoints);
-		if (memory)
-			td_jm_int(d, s, "memoryMiB", memory);
-		if (minutes)
-			td_jm_int(d, s, "minutes", minutes);
+		if (w->tasks)
+			td_jm_int(d, s, "tasks", w->tasks);
+		if (w->memory)
+			td_jm_int(d, s, "memoryMiB", w->memory_mib);
+		if (w->time)
+			td_jm_int(d, s, "minutes", w->minutes);
 		td_jm_str(d, s, "partition", w->partition);
 		td_jm_str(d, s, "account", w->account);
 		td_jm_str(d, s, "qos", w->qos);
 		td_jm_str(d, s, "constraint", w->constraint);
+		td_jm_str(d, s, "reservation", w->reservation);
 		for (size_t k = 0; k < w->env.n; k++) {
 			const char *eq = strchr(w->env.v[k], '=');
-			if (!eq)
-				return td_fail(err, TD_INVALID, "--env %s: write NAME=value", w->env.v[k]);
 			td_auto_free char *key = td_strndup(w->env.v[k], (size_t)(eq - w->env.v[k]));
 			td_jm_key_str(d, td_jm_obj(d, s, "env"), key, eq + 1);
 		}
 	}
-	return 0;
 }
 
 static int job_of(const struct wish *w, char **words, bool command, yyjson_mut_doc **ret, struct td_error *err)
@@ -123,11 +169,11 @@ static int job_of(const struct wish *w, char **words, bool command, yyjson_mut_d
 	if (command)
 		return from_words(words, name, ret, err);
 	if (words[0])
-		return from_file(w, words[0], name, ret, err);
+		return from_file(w, words, name, ret, err);
 	for (size_t i = 0; i < TD_LEN(found); i++) {
 		td_auto_free char *path = td_asprintf("%s/%s", w->dir, found[i]);
 		if (td_path_exists(path))
-			return from_file(w, path, name, ret, err);
+			return from_file(w, (char *[]){path, NULL}, name, ret, err);
 	}
 	return td_fail(err, TD_NOT_FOUND,
 		       "%s has no tandem.yaml, tuxiv.conf or tuxiv.config: write one, or say what to run: "
@@ -189,9 +235,12 @@ static int submit(const struct wish *w, yyjson_mut_doc *job, struct td_client *c
 	td_jm_del(td_jm_get(o, "job"), "schedule");
 	if ((r = request(c, w->schedule ? "/api/v1/schedules" : "/api/v1/runs", d, ret, err)))
 		return r;
-	if (!w->output && !w->no_code)
-		fprintf(stderr, "%zu file%s, %.1f MB; %zu read, %.1f MB sent.\n", s.n, s.n == 1 ? "" : "s",
-			(double)s.bytes / 1e6, s.read, (double)sent / 1e6);
+	if (!w->output && !w->no_code) {
+		char all[24], new[24];
+		fprintf(stderr, "%zu file%s, %s; %zu read, %s sent.\n", s.n, s.n == 1 ? "" : "s",
+			td_client_size((long long)s.bytes, all, sizeof(all)), s.read,
+			td_client_size(sent, new, sizeof(new)));
+	}
 	return 0;
 }
 
@@ -231,8 +280,21 @@ int td_submit_main(int argc, char **argv)
 	int code;
 	const struct td_option options[] = {
 		{.name = "gpus", .value = "N", TD_OPT_TEXT(&w.gpus), .help = "GPUs of each node: 2, or h100:2"},
-		{.name = "nodes", .value = "N", TD_OPT_INT(&w.nodes, 1, 10000), .help = "nodes (default 1)"},
-		{.name = "cpus", .value = "N", TD_OPT_INT(&w.cpus, 1, 4096), .help = "CPUs of each task (default 1)"},
+		{.name = "nodes",
+		 .letter = 'N',
+		 .value = "N",
+		 TD_OPT_INT(&w.nodes, 1, 10000),
+		 .help = "nodes (default 1)"},
+		{.name = "tasks",
+		 .letter = 'n',
+		 .value = "N",
+		 TD_OPT_INT(&w.tasks, 1, 1000000),
+		 .help = "tasks, which srun starts in it (default 1)"},
+		{.name = "cpus",
+		 .letter = 'c',
+		 .value = "N",
+		 TD_OPT_INT(&w.cpus, 1, 4096),
+		 .help = "CPUs of each task (default 1)"},
 		{.name = "memory", .value = "SIZE", TD_OPT_TEXT(&w.memory), .help = "of each node: 8G (default 1G)"},
 		{.name = "time",
 		 .letter = 't',
@@ -258,6 +320,7 @@ int td_submit_main(int argc, char **argv)
 		 TD_OPT_TEXT(&w.schedule),
 		 .help = "by the clock, UTC: \"0 3 * * *\" (`tandem schedule` lists); none: once, now"},
 		{.name = "name",
+		 .letter = 'J',
 		 .value = "NAME",
 		 TD_OPT_TEXT(&w.name),
 		 .help = "of the run (default: the directory's)"},
@@ -267,13 +330,18 @@ int td_submit_main(int argc, char **argv)
 		 .help = "ships this directory (default: this one)"},
 		{.name = "no-code", TD_OPT_SWITCH(&w.no_code), .help = "ships nothing"},
 		{.name = "partition", .letter = 'p', .value = "NAME", TD_OPT_TEXT(&w.partition), .help = "as sbatch's"},
-		{.name = "account", .value = "NAME", TD_OPT_TEXT(&w.account), .help = "as sbatch's"},
-		{.name = "qos", .value = "NAME", TD_OPT_TEXT(&w.qos), .help = "as sbatch's"},
+		{.name = "account", .letter = 'A', .value = "NAME", TD_OPT_TEXT(&w.account), .help = "as sbatch's"},
+		{.name = "qos", .letter = 'q', .value = "NAME", TD_OPT_TEXT(&w.qos), .help = "as sbatch's"},
 		{.name = "cluster",
 		 .value = "MEMBER",
 		 TD_OPT_TEXT(&w.cluster),
 		 .help = "of a federation: it runs there, and nowhere else"},
-		{.name = "constraint", .value = "FEATURES", TD_OPT_TEXT(&w.constraint), .help = "as sbatch's"},
+		{.name = "constraint",
+		 .letter = 'C',
+		 .value = "FEATURES",
+		 TD_OPT_TEXT(&w.constraint),
+		 .help = "as sbatch's"},
+		{.name = "reservation", .value = "NAME", TD_OPT_TEXT(&w.reservation), .help = "as sbatch's"},
 		{.name = "follow", .letter = 'f', TD_OPT_SWITCH(&w.follow), .help = "shows the log until it has ended"},
 		{.name = "request",
 		 .value = "ID",
@@ -284,10 +352,11 @@ int td_submit_main(int argc, char **argv)
 	};
 	const struct td_command line = {
 		.name = "submit",
-		.usage = "[OPTION…] [FILE | -- COMMAND…]",
+		.usage = "[OPTION…] [FILE [ARG…] | -- COMMAND…]",
 		.about = "Ships the code of a directory to the cluster and has it run as a Slurm job of yours:\n"
 			 "  tandem submit                        what tandem.yaml says (or tuxiv.conf)\n"
 			 "  tandem submit job.yaml               what this file says\n"
+			 "  tandem submit train.sh lr=0.1        what its #SBATCH lines say\n"
 			 "  tandem submit --gpus 2 -- python train.py\n"
 			 "Only what changed travels; .gitignore and .tandemignore are honoured. The run lies in "
 			 "~/tandem/runs/RUN there.",
@@ -303,10 +372,10 @@ int td_submit_main(int argc, char **argv)
 		command = !strcmp(argv[i], "--");
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
-	if (!command && words[0] && words[1])
-		return td_command_wrong("submit", "one job file at a time; a command stands behind \"--\"");
 	if (command && !words[0])
 		return td_command_wrong("submit", "say what to run behind \"--\"");
+	if (read_wish(&w, &err))
+		return td_command_wrong("submit", "%s", err.msg);
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *job = NULL;
 	td_auto_client struct td_client c = {0};
@@ -315,7 +384,7 @@ int td_submit_main(int argc, char **argv)
 	const char *found_env = NULL;
 	int r = job_of(&w, words, command, &job, &err);
 	if (!r)
-		r = override(&w, job, &err);
+		override(&w, job);
 	if (!r)
 		r = td_jobenv_resolve(&env, job, &found_env, &err);
 	if (!r && !w.schedule)
@@ -333,6 +402,7 @@ int td_submit_main(int argc, char **argv)
 	if (!r)
 		r = submit(&w, job, &c, &run, &err);
 	td_strv_done(&w.env);
+	free(w.gpu_type);
 	if (r)
 		return td_client_failed("submit", &err);
 	say(&w, td_json_root(run));

@@ -57,9 +57,10 @@ static int upload(struct td_client *c, const char *from, const char *to, struct 
 		td_auto_free char *there = dir ? td_asprintf("%s/%s", target, s.files[i].path) : td_strdup(target);
 		r = put_file(c, &s, i, there, err);
 	}
+	char all[24], new[24];
 	if (!r)
-		fprintf(stderr, "%zu file%s, %.1f MB; %.1f MB sent.\n", s.n, s.n == 1 ? "" : "s", (double)s.bytes / 1e6,
-			(double)sent / 1e6);
+		fprintf(stderr, "%zu file%s, %s; %s sent.\n", s.n, s.n == 1 ? "" : "s",
+			td_client_size((long long)s.bytes, all, sizeof(all)), td_client_size(sent, new, sizeof(new)));
 	return r;
 }
 

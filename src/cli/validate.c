@@ -120,8 +120,7 @@ int td_validate_main(int argc, char **argv)
 		 .letter = 'f',
 		 .value = "FILE",
 		 .help = "a file, or \"-\" for standard input; may be given several times",
-		 TD_OPT_LIST(&paths),
-		 .required = true},
+		 TD_OPT_LIST(&paths)},
 	};
 	const struct td_command line = {
 		.name = "validate",
@@ -130,10 +129,17 @@ int td_validate_main(int argc, char **argv)
 			 "over. What only a cluster knows, such as nodes and images, is not checked.",
 		.options = options,
 		.n = TD_LEN(options),
+		.max_args = 1000,
+		.args = "FILE…",
 		.exits = "0 all valid, 1 something is not, 2 wrong usage."};
 	int code;
-	if (!td_command_line(&line, argc, argv, NULL, &code))
+	char **words;
+	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
+	for (; *words; words++)
+		td_strv_add(&paths, *words);
+	if (!paths.n)
+		return td_command_wrong("validate", "FILE is missing: give one, or \"-\" for standard input");
 
 	size_t bad = 0;
 	for (size_t i = 0; i < paths.n; i++) {

@@ -273,9 +273,12 @@ static int of_run(const char *id, bool json)
 	td_auto_client struct td_client c = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_buf struct td_buf path = {0}, t = {0};
+	td_auto_free char *run = NULL;
+	if (td_client_open(&c, &err) || td_client_run_of(&c, id, &run, &err))
+		return failed(&err);
 	td_buf_puts(&path, "/api/v1/runs/");
-	td_url_escape(&path, td_client_run(id));
-	if (td_client_open(&c, &err) || td_client_call(&c, "GET", td_buf_str(&path), NULL, &j, &err))
+	td_url_escape(&path, run);
+	if (td_client_call(&c, "GET", td_buf_str(&path), NULL, &j, &err))
 		return failed(&err);
 	if (json) {
 		print(true, td_json_root(j), true);
@@ -299,6 +302,9 @@ static int of_run(const char *id, bool json)
 		td_client_progress(s, dir, &goes);
 		td_buf_printf(&t, "%s%s.", goes.len ? "; " : "", td_buf_str(&goes));
 	}
+	if (td_streq(td_jstr(td_json_root(j), "state"), "not-submitted"))
+		td_buf_printf(&t, "not-submitted: %s.",
+			      td_jstr_or(td_json_root(j), "refused", "it did not reach Slurm then: submit it again"));
 	td_auto_free char *shown = td_client_run_shown(td_json_root(j));
 	const yyjson_val *f = td_jget(td_json_root(j), "federation");
 	printf("Run %s: %s\n", shown, td_buf_str(&t));
@@ -347,6 +353,11 @@ static int of_words(struct asker *a, const char *what)
 	// Else what stands before the slash is a namespace, as in Tandem's own words.
 	td_auto_free char *ns = slash ? td_strndup(what, slash - what) : td_strdup(a->ns), *path = pod_path(ns, name);
 	int code = one(a, path);
+	if (code == 1 && !slash && !a->json && td_client_known() && td_client_run_is_id(name))
+		fprintf(stderr, "(A run of yours is asked for by `tandem why run/%s`.)\n", name);
+	else if (code == 1 && !slash && !a->json)
+		fprintf(stderr,
+			"(`kubectl get pods -A` lists pods, `tandem queue` jobs; -n NS names another namespace.)\n");
 	if (code == 1 && slash && !a->json)
 		fprintf(stderr,
 			"(\"%s\" was taken for a namespace. Kinds that it knows are pod, deployment, replicaset, "

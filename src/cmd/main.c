@@ -1,6 +1,8 @@
 // The program: the table of roles and commands.
 #include "cmd/roles.h"
 
+#include "base/near.h"
+
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +35,7 @@ static const struct td_cmd roles[] = {
 	{"logout", td_logout_main, "revoke and forget that"},
 	{"kubeconfig", td_kubeconfig_main, "kubectl by the same login"},
 	{"submit", td_submit_main, "ship a directory's code and run it"},
+	{"queue", td_queue_main, "all jobs that run and wait, with reasons in words"},
 	{"ps", td_ps_main, "your runs, and what they wait for"},
 	{"logs", td_logs_main, "what a run has written, also while it grows"},
 	{"cancel", td_cancel_main, "cancel a run or a job"},
@@ -68,6 +71,28 @@ static const struct td_cmd roles[] = {
 	{"policy-host", td_policies_host_main, NULL},
 };
 enum { ROLES = sizeof(roles) / sizeof(roles[0]) };
+
+// What users of Slurm, kubectl and other schedulers type first, and what it is here (docs/researcher.md).
+static const struct {
+	const char *typed, *here;
+} habits[] = {
+	{"sbatch", "`tandem submit FILE`; on the login pod also sbatch itself (`tandem shell -- sbatch FILE`)"},
+	{"srun", "`tandem submit -f -- COMMAND`; on the login pod also srun itself (`tandem shell -- srun COMMAND`)"},
+	{"salloc", "`tandem session start shell`; on the login pod also salloc itself (`tandem shell`)"},
+	{"squeue", "`tandem queue` for all jobs and `tandem ps` for yours"},
+	{"scancel", "`tandem cancel JOBID`"},
+	{"sinfo", "`tandem top --gpus`, and `tandem nodes` for administrators"},
+	{"scontrol", "`tandem why JOBID`; on the login pod also scontrol itself (`tandem shell -- scontrol …`)"},
+	{"sacct", "`tandem ps --all` for your runs and `tandem usage` for hours"},
+	{"run", "`tandem submit -- COMMAND`"},
+	{"list", "`tandem ps` for what is yours and `tandem queue` for all"},
+	{"delete", "`tandem cancel RUN` or `tandem session stop ID`"},
+	{"stop", "`tandem cancel RUN`, `tandem session stop ID`, or `tandem down` for all of it"},
+	{"describe", "`tandem why WHAT`"},
+	{"exec", "`tandem ssh SESSION -- COMMAND`"},
+	{"bash", "`tandem session start shell`, then `tandem ssh ID`"},
+	{"workspace", "`tandem session`"},
+};
 
 static void list(FILE *f, const char *title, bool serves)
 {
@@ -116,7 +141,21 @@ static const struct td_cmd *find(const char *name)
 	for (size_t i = 0; i < ROLES; i++)
 		if (!strcmp(roles[i].name, name))
 			return &roles[i];
-	fprintf(stderr, "tandem: unknown command \"%s\". `tandem --help` lists them.\n", name);
+	fprintf(stderr, "tandem: unknown command \"%s\". ", name);
+	for (size_t i = 0; i < sizeof(habits) / sizeof(habits[0]); i++)
+		if (!strcmp(habits[i].typed, name)) {
+			fprintf(stderr, "Here it is %s.\n", habits[i].here);
+			return NULL;
+		}
+	const char *names[ROLES + 1] = {"help"};
+	size_t n = 1;
+	for (size_t i = 0; i < ROLES; i++)
+		if (roles[i].help)
+			names[n++] = roles[i].name;
+	const char *near = td_nearest(name, names, n);
+	if (near)
+		fprintf(stderr, "Did you mean `tandem %s`? ", near);
+	fputs("`tandem --help` lists them.\n", stderr);
 	return NULL;
 }
 

@@ -53,6 +53,7 @@ int td_login_main(int argc, char **argv);
 int td_logout_main(int argc, char **argv);
 int td_kubeconfig_main(int argc, char **argv);
 int td_submit_main(int argc, char **argv);
+int td_queue_main(int argc, char **argv);
 int td_ps_main(int argc, char **argv);
 int td_logs_main(int argc, char **argv);
 int td_cancel_main(int argc, char **argv);

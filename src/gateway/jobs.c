@@ -286,6 +286,11 @@ int td_gateway_job_end(struct td_gateway *g, const char *user, int64_t id, struc
 	if (!l)
 		return err->code;
 	int r = td_slurm_job_raw(l->client, user, id, c, &j, err);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, r,
+			       "there is no job %lld: it never was, or ended a while ago; `tandem queue` lists those "
+			       "that run and wait",
+			       (long long)id);
 	if (r)
 		return r;
 	size_t i, n, live = 0;

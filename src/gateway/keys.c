@@ -306,7 +306,7 @@ int td_gateway_key_revoke(struct td_gateway *g, const char *user, const char *id
 	td_auto_free char *text = td_people_value(o->root, entry, &n);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!text || td_json_parse(text, n, &j, NULL) || !td_streq(td_jstr(td_json_root(j), "user"), user))
-		return td_fail(err, TD_NOT_FOUND, "%s has no key \"%.20s\"", user, id);
+		return td_fail(err, TD_NOT_FOUND, "%s has no key \"%.20s\": `tandem key list` shows them", user, id);
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_people_no_key(id);
 	r = td_kube_patch(g->kube, TD_AT(&td_secrets, g->o.ns, name), TD_PATCH_MERGE, yyjson_mut_doc_get_root(d),

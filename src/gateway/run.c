@@ -96,6 +96,39 @@ static bool refused(int r)
 }
 
 // first: what all steps wait for, "afterok:3"; NULL: nothing.
+// Numbers of slurm_errno.h, besides those of slurm/rest.h.
+enum { INVALID_PARTITION = 2000, INVALID_FEATURE = 2029 };
+
+// Slurm's refusal names no field: it is put in front, with the value.
+static int refused_because(const struct td_slurm_batch *b, struct td_error *err)
+{
+	const char *field = NULL, *value = NULL, *fix = NULL;
+	switch (err->detail) {
+	case INVALID_PARTITION:
+		field = "partition", value = b->partition, fix = "leave it out, or give one that sinfo lists";
+		break;
+	case INVALID_FEATURE:
+		field = "constraint", value = b->constraints,
+		fix = "leave it out, or give features that nodes have (sinfo -o %f)";
+		break;
+	case TD_SLURM_ERR_ACCOUNT:
+		field = "account", value = b->account,
+		fix = "leave it out, or give one that you are in (sacctmgr show assoc user=$USER)";
+		break;
+	case TD_SLURM_ERR_QOS:
+		field = "qos", value = b->qos, fix = "leave it out, or give one that your account may use";
+		break;
+	default:
+		return err->code;
+	}
+	if (!value)
+		return err->code;
+	char says[sizeof(err->msg)];
+	snprintf(says, sizeof(says), "%s", err->msg);
+	return td_fail_detail(err, err->code, err->detail, "%s: \"%.60s\" is refused: %s. %.200s", field, value, fix,
+			      says);
+}
+
 static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char *first, struct td_gateway_plan *p,
 		  int64_t *jobs, struct td_error *err)
 {
@@ -115,6 +148,7 @@ static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char 
 			r = td_fault_at(err, "gateway.run.submitted");
 		if (!r)
 			continue;
+		refused_because(&b, err);
 		td_wrap(err, "step %s", p->steps[i].name);
 		// What was refused for good leaves nothing behind. After anything else the same request
 		// goes on from here.

@@ -301,7 +301,8 @@ static int cancel(struct td_gateway_ask *q, struct td_error *err)
 			return r;
 		td_auto(td_json_unref) struct td_json *j = entry_of(o, id);
 		if (!td_streq(td_jstr(td_json_root(j), "user"), q->user.name))
-			return td_fail(err, TD_NOT_FOUND, "you have no schedule %s", id);
+			return td_fail(err, TD_NOT_FOUND, "you have no schedule %s: `tandem schedule list` shows yours",
+				       id);
 		r = put(q->g, o, id, NULL, err);
 		if (r != TD_CONFLICT || tries == 5)
 			break;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { API_MS = 30000 };
+enum { API_MS = 30000, LOOK_MS = 10, LOOK_MOST_MS = 250, PART = 50 };
 
 static bool runs(const struct td_local_start *s)
 {
@@ -18,6 +18,14 @@ static bool runs(const struct td_local_start *s)
 static bool late(const struct td_local_start *s)
 {
 	return td_mono_ms(&td_clock_system) > s->end_ms;
+}
+
+// Until the next look: a part of what the step has taken so far. Where all is quick nothing is lost by it, and where the
+// machine is busy, asking does not slow down what is waited for.
+static void rest_since(const struct td_local_start *s, int64_t begun_ms)
+{
+	int64_t ms = (td_mono_ms(&td_clock_system) - begun_ms) / PART;
+	td_cancel_wait(s->cancel, ms < LOOK_MS ? LOOK_MS : ms > LOOK_MOST_MS ? LOOK_MOST_MS : (int)ms);
 }
 
 static int stopped(const struct td_local_start *s, struct td_error *err)
@@ -63,7 +71,7 @@ static void add_log_error(const struct td_local_start *s, const char *role, stru
 
 int td_local_start_api(const struct td_local_start *s, struct td_error *err)
 {
-	int64_t end = td_mono_ms(&td_clock_system) + API_MS;
+	int64_t begun = td_mono_ms(&td_clock_system), end = begun + API_MS;
 	for (;;) {
 		// Checked before the request: the API may become ready just before the supervise
 		// ends.
@@ -82,7 +90,7 @@ int td_local_start_api(const struct td_local_start *s, struct td_error *err)
 			return r;
 		}
 
-		td_cancel_wait(s->cancel, 10);
+		rest_since(s, begun);
 	}
 }
 
@@ -99,6 +107,7 @@ static bool renewed(const struct td_objects *leases, const char *node, int64_t s
 
 int td_local_start_nodes(const struct td_local_start *s, struct td_error *err)
 {
+	int64_t begun = td_mono_ms(&td_clock_system);
 	for (;;) {
 		bool last = !runs(s);
 		td_auto_objects struct td_objects l = {0}, leases = {0};
@@ -123,7 +132,7 @@ int td_local_start_nodes(const struct td_local_start *s, struct td_error *err)
 				       "%d of %d nodes are ready: see the kubelet's log, and `tandem status`", ready,
 				       s->instance->nodes);
 
-		td_cancel_wait(s->cancel, 20);
+		rest_since(s, begun);
 	}
 }
 
@@ -143,6 +152,7 @@ int td_local_start_forget_slurm(const struct td_local_start *s, struct td_error 
 
 int td_local_start_slurm(const struct td_local_start *s, struct td_error *err)
 {
+	int64_t begun = td_mono_ms(&td_clock_system);
 	for (;;) {
 		bool last = !runs(s);
 		td_auto(td_object_unref) struct td_object *ns = NULL;
@@ -165,6 +175,6 @@ int td_local_start_slurm(const struct td_local_start *s, struct td_error *err)
 				"%lld of %d Slurm nodes are up: see `kubectl -n slurm get pods` and `tandem status`",
 				idle + alloc, s->instance->nodes);
 
-		td_cancel_wait(s->cancel, 20);
+		rest_since(s, begun);
 	}
 }

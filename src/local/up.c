@@ -227,6 +227,8 @@ static void page(const struct td_instance *i, struct td_kube *k, struct td_cance
 		else
 			printf(", user %s, password %s", user, password);
 		explicit_bzero(password, strlen(password));
+	} else {
+		printf(", user %s\n  a new password: tandem user password %s", user, user);
 	}
 	printf("\nFrom a project's directory:\n  tandem login http://127.0.0.1:%d -u %s\n  tandem submit -- COMMAND\n",
 	       i->metrics_port + 3, user);

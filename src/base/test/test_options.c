@@ -132,11 +132,13 @@ static void errors_name_the_option_and_the_fix(void **state)
 		const char *line, *says;
 	} bad[] = {
 		{"", "--namespace NS is missing"},
-		{"-n a b c", "what is \"c\"?"},
+		{"-n a b c", "\"c\" is one word too many: it takes "},
 		{"-n a --nodes 3", "there is no option --nodes"},
 		{"-n a --name b", "there is no option --name"},
 		{"-n a -x", "there is no option -x"},
 		{"-n a --purg", "there is no option --purg (do you mean --purge?)"},
+		{"-n a --pugre", "there is no option --pugre (do you mean --purge?)"},
+		{"-n a --gpsu=3", "there is no option --gpsu=3 (do you mean --gpus?)"},
 		{"-n a --p", "there is no option --p (do you mean --purge?)"},
 		{"-n a --purge=yes", "--purge takes no value"},
 		{"-n a -pq", "there is no option -pq"},

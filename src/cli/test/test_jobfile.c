@@ -1,6 +1,7 @@
 // rows: E1.8 E1.9 E1.2 E2.1
 // Job files, and which files are shipped.
 #include "base/file.h"
+#include "cli/client.h"
 #include "cli/ignore.h"
 #include "cli/jobenv.h"
 #include "cli/jobfile.h"
@@ -296,6 +297,119 @@ static void times_and_sizes(void **state)
 	assert_string_equal(name, "My-fine-Project-2");
 }
 
+// ---- scripts for sbatch ----
+
+static char *script_of(const char *text, struct td_strv *notes)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_jobfile_sbatch(text, "train", "exec /bin/bash train.sh", &d, notes, &err))
+		return td_strdup(err.msg);
+	return td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
+}
+
+static void a_script_for_sbatch(void **state)
+{
+	td_auto_strv struct td_strv notes = {0};
+	td_auto_free char *all = script_of("#!/bin/bash\n"
+					   "# a comment\n"
+					   "#SBATCH -J my_job   # its name\n"
+					   "#SBATCH --nodes=2 --ntasks-per-node 4\n"
+					   "#SBATCH --gres=gpu:h100:8\n"
+					   "#SBATCH -c4 --mem=8G\n"
+					   "\n"
+					   "#SBATCH -t 1-00:00:00 -o 'out %j.txt'\n"
+					   "##SBATCH --exclusive\n"
+					   "#SBATCH --partition=\"all\" --parsable\n"
+					   "hostname\n"
+					   "#SBATCH --nodes=9\n",
+					   &notes);
+	assert_string_equal(all,
+			    "{\"name\":\"my_job\",\"steps\":[{\"name\":\"main\",\"entrypoint\":[\"exec /bin/bash "
+			    "train.sh\"],\"nodes\":2,\"gpus\":8,\"gpuType\":\"h100\",\"cpus\":4,\"memoryMiB\":8192,"
+			    "\"minutes\":1440,\"partition\":\"all\",\"tasks\":8}]}");
+	assert_int_equal(notes.n, 1);
+
+	static const struct {
+		const char *line, *says;
+	} v[] = {
+		{"--gpus=8 -N2", "\"gpus\":4"},
+		{"-G 1", "\"gpus\":1"},
+		{"--gres=gpu", "\"gpus\":1"},
+		{"--gpus-per-node=a100:2", "\"gpuType\":\"a100\""},
+		{"-t 90", "\"minutes\":90"},
+		{"-t 10:00", "\"minutes\":10"},
+		{"--array=0-2%2", "\"matrix\":{\"TASK\":[\"0\",\"1\",\"2\"]},\"parallel\":2"},
+		{"-a 0-1", "\"matrix\":{\"TASK\":[\"0\",\"1\"]}"},
+		{"--array=1-3", "line 2: --array: \"1-3\": give 0-N"},
+		{"--array=0-5000", "give 0-N"},
+		{"--gpus=3 -N2", "--gpus: 3 do not spread evenly over 2 nodes"},
+		{"--gres=shard:1", "line 2: --gres: \"shard:1\": give gpu:N"},
+		{"--gpus=two", "line 2: --gpus: \"two\" is no number of GPUs"},
+		{"--exclusive", "line 2: --exclusive: tandem submit does not take it"},
+		{"-x n1", "line 2: -x: tandem submit does not take it"},
+		{"--nodes=0", "line 2: --nodes: \"0\": give a number"},
+		{"--nodes=2-4", "line 2: --nodes: \"2-4\": give a number"},
+		{"--time", "line 2: --time needs a value"},
+		{"--nodesx=2", "line 2: --nodesx=2: tandem submit does not take it"},
+		{"-p ''", "line 2: --partition: give a name"},
+	};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		td_auto_free char *text = td_asprintf("#!/bin/sh\n#SBATCH %s\ntrue\n", v[i].line),
+				  *got = script_of(text, &notes);
+		if (!strstr(got, v[i].says))
+			fail_msg("%s: %s, not %s", v[i].line, got, v[i].says);
+	}
+}
+
+// ---- which run is meant ----
+
+static void a_run_by_its_name_or_job(void **state)
+{
+	static const char text[] =
+		"[{\"id\":\"train-00000d\",\"name\":\"train\",\"state\":\"not-submitted\",\"refused\":\"no\"},"
+		"{\"id\":\"train-00000c\",\"name\":\"train\",\"state\":\"running\",\"steps\":[{\"job\":9}]},"
+		"{\"id\":\"eval-00000b\",\"name\":\"eval\",\"state\":\"done\",\"steps\":[{\"job\":7},{\"job\":8}]},"
+		"{\"id\":\"train-00000a\",\"name\":\"train\",\"state\":\"waiting\",\"steps\":[{\"job\":6}]}]";
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	static const struct {
+		const char *word;
+		bool alive;
+		const char *id, *says;
+	} v[] = {
+		{NULL, false, "train-00000c", NULL},
+		{"train", false, "train-00000c", NULL},
+		{"eval", false, "eval-00000b", NULL},
+		{"8", false, "eval-00000b", NULL},
+		{"train-00000d", false, "train-00000d", NULL},
+		{"train-00000a", true, "train-00000a", NULL},
+		{"train", true, NULL, "several runs are called train: say which, such as train-00000c or train-00000a"},
+		{"eval", true, NULL, "there is no run eval that has not ended: `tandem ps` lists yours"},
+		{"5", false, NULL, "there is no run of job 5: `tandem ps` lists yours"},
+		{"other", false, NULL, "there is no run other: `tandem ps` lists yours"},
+	};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		const char *id = NULL;
+		struct td_error err = TD_ERROR_INIT;
+		td_client_run_pick(td_json_root(j), v[i].word, v[i].alive, &id, &err);
+		if (v[i].id)
+			assert_string_equal(id, v[i].id);
+		else
+			assert_string_equal(err.msg, v[i].says);
+	}
+	assert_true(td_client_run_is_id("my-project-25220c"));
+	assert_false(td_client_run_is_id("my-project"));
+	assert_false(td_client_run_is_id("-25220c"));
+	char buf[24];
+	assert_string_equal(td_client_size(1, buf, sizeof(buf)), "1 byte");
+	assert_string_equal(td_client_size(999, buf, sizeof(buf)), "999 bytes");
+	assert_string_equal(td_client_size(14200, buf, sizeof(buf)), "14 kB");
+	assert_string_equal(td_client_size(999600, buf, sizeof(buf)), "1.0 MB");
+	assert_string_equal(td_client_size(3000000, buf, sizeof(buf)), "3.0 MB");
+	assert_string_equal(td_client_size(2000000000, buf, sizeof(buf)), "2.0 GB");
+}
+
 static void ignored_files(void **state)
 {
 	td_auto(td_ignore_free) struct td_ignore *i = td_ignore_new();
@@ -341,6 +455,8 @@ int main(void)
 		cmocka_unit_test(condas_files),
 		cmocka_unit_test(what_did_not_change_is_not_read_again),
 		cmocka_unit_test(times_and_sizes),
+		cmocka_unit_test(a_script_for_sbatch),
+		cmocka_unit_test(a_run_by_its_name_or_job),
 		cmocka_unit_test(ignored_files),
 		cmocka_unit_test(a_pattern_made_to_take_long_ends),
 	};
