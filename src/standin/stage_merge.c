@@ -14,7 +14,7 @@
 
 enum { DEEP = 64, PIECE = 65536 };
 
-struct merge {
+struct stage_merge {
 	bool link;
 	const char *root; // where the part lies, as links name it
 	char clash[512];  // a file that several parts have, and not the same; "": none
@@ -55,7 +55,7 @@ static bool same(int x_dir, int y_dir, const char *name)
 	return like;
 }
 
-static int one_file(struct merge *m, int from, int to, const char *name, const char *path)
+static int one_file(struct stage_merge *m, int from, int to, const char *name, const char *path)
 {
 	struct stat st;
 	char where[4096];
@@ -81,7 +81,7 @@ static bool later(const struct timespec *x, const struct timespec *y)
 }
 
 // path: of the directory in the part; "": the part itself.
-static int merge_dir(struct merge *m, int from, int to, const char *path, int deep)
+static int merge_dir(struct stage_merge *m, int from, int to, const char *path, int deep)
 {
 	struct stat in, out;
 	int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -136,7 +136,7 @@ static int merge_dir(struct merge *m, int from, int to, const char *path, int de
 }
 
 // One part, whole as it was written.
-static int merge_part(struct merge *m, int kept, int in, const char *name, int part, int to)
+static int merge_part(struct stage_merge *m, int kept, int in, const char *name, int part, int to)
 {
 	char own[32];
 	int parts;
@@ -163,7 +163,7 @@ static int merge_part(struct merge *m, int kept, int in, const char *name, int p
 int td_stage_merge(struct stage_keeper *k, int kept, int local, const char *name, int parts)
 {
 	char root[4096], at[4200];
-	struct merge m = {.link = k->reshard == STAGE_LINK};
+	struct stage_merge m = {.link = k->reshard == STAGE_LINK};
 	int in = open_dir(kept, name), to, r = 0;
 	if (in < 0 || mkdirat(local, name, 0700) || (to = open_dir(local, name)) < 0 || !realpath(k->kept, root)) {
 		r = errno;
