@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from harness import ROOT, wait_for
-from installed import CHART, NEW, NODE, OLD, SYSTEM, phase, pod, ready, site  # noqa: F401 (a fixture)
+from installed import CHART, NEW, NODE, OLD, SYSTEM, assets, phase, pod, ready, site  # noqa: F401 (a fixture)
 
 RUNNING, WAITING = 24, 48
 
