@@ -274,7 +274,7 @@ static int of_run(const char *id, bool json)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_buf struct td_buf path = {0}, t = {0};
 	td_auto_free char *run = NULL;
-	if (td_client_open(&c, &err) || td_client_run_of(&c, id, &run, &err))
+	if (td_client_open(&c, &err) || td_client_run_of(&c, id, false, &run, &err))
 		return failed(&err);
 	td_buf_puts(&path, "/api/v1/runs/");
 	td_url_escape(&path, run);
