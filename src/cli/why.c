@@ -345,8 +345,8 @@ static int of_words(struct asker *a, const char *what)
 	if (!*name || strspn(name, plain) != strlen(name) || no_ns)
 		return td_command_wrong(
 			"why",
-			"\"%s\" is neither a pod nor a job: give a pod's name, deployment/NAME, or a job's id "
-			"such as 12, 12_3 or 12_[4-7]",
+			"\"%s\" is neither a pod nor a job: give a pod's name, deployment/NAME, run/NAME of a run, "
+			"or a job's id such as 12, 12_3 or 12_[4-7]",
 			what);
 	if (k)
 		return workload(a, k, name);
