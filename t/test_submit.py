@@ -162,9 +162,9 @@ datasets:
 @pytest.mark.feature("E1.8", "E1.5")
 def test_a_script_for_sbatch_runs_from_a_laptop_and_is_found_by_name_and_job(pool, me, tmp_path):
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/train.sh").write_text("#!/bin/bash\n#SBATCH -J scripted --gres=gpu:1\n#SBATCH -n2 -o x.out\necho $SLURM_JOB_NUM_NODES $SLURM_NTASKS ${CUDA_VISIBLE_DEVICES} $0 ${*@Q}\n")
+    (tmp_path / "sub/train.sh").write_text("#!/bin/bash\n#SBATCH -J scripted --gres=gpu:1\n#SBATCH -n2 -c2 -o x.out\necho $SLURM_JOB_NUM_NODES $SLURM_NTASKS $SLURM_CPUS_PER_TASK ${CUDA_VISIBLE_DEVICES} $0 ${*@Q}\n")
     r = me.run("submit", "-f", "sub/train.sh", "a", "b c", cwd=tmp_path)
-    assert "1 2 0 sub/train.sh 'a' 'b c'" in r.stdout and r.stdout.startswith("Run scripted-") and "note: the log lies" in r.stderr
+    assert "1 2 2 0 sub/train.sh 'a' 'b c'" in r.stdout and r.stdout.startswith("Run scripted-") and "note: the log lies" in r.stderr
     job = r.stdout.splitlines()[0].split()[-1].rstrip(".")
     for which in (job, "scripted"):
         assert "sub/train.sh 'a' 'b c'" in me.run("logs", which).stdout

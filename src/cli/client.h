@@ -42,11 +42,11 @@ int td_client_dial(struct td_client *c, const struct td_ws_dial *d, struct td_ws
 // The run that somebody means by RUN, or by CLUSTER/RUN as a federation's runs are shown.
 const char *td_client_run(const char *word);
 // The run that somebody means (runname.c): by its id, CLUSTER/ID, the number of one of its jobs, or its name, which
-// is that of the newest run so called. word NULL: the newest of all. *ret_id: the caller frees it. An id is taken as
-// it is, without asking. TD_NOT_FOUND: there is none, and err says what to do.
-int td_client_run_of(struct td_client *c, const char *word, char **ret_id, struct td_error *err);
-// The same among the answer of GET /api/v1/runs, newest first. alive: only those that have not ended; TD_INVALID then:
-// several are called so. Pure.
+// is that of the newest run so called. word NULL: the newest of all. alive: by its name only one that has not ended;
+// TD_INVALID then: several are called so. *ret_id: the caller frees it. What has the form of an id and is not listed is
+// taken as it is. TD_NOT_FOUND: there is none, and err says what to do.
+int td_client_run_of(struct td_client *c, const char *word, bool alive, char **ret_id, struct td_error *err);
+// The same among the answer of GET /api/v1/runs, newest first. Pure.
 int td_client_run_pick(yyjson_val *runs, const char *word, bool alive, const char **ret_id, struct td_error *err);
 // Whether this has the form of a run's id: NAME-xxxxxx.
 bool td_client_run_is_id(const char *word);

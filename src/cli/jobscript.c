@@ -92,8 +92,9 @@ static int array(struct sbatch_script *s, const char *v, struct td_error *err)
 	unsigned last = 0, most = 0;
 	int used = 0;
 	size_t n = strlen(v);
-	bool all = sscanf(v, "0-%4u%n", &last, &used) == 1 && (size_t)used == n;
-	bool some = !all && sscanf(v, "0-%4u%%%4u%n", &last, &most, &used) == 2 && (size_t)used == n && most;
+	bool digits = strspn(v, "0123456789-%") == n && strchr(v, '-') == strrchr(v, '-'); // %u takes blanks and signs
+	bool all = digits && sscanf(v, "0-%4u%n", &last, &used) == 1 && (size_t)used == n;
+	bool some = digits && !all && sscanf(v, "0-%4u%%%4u%n", &last, &most, &used) == 2 && (size_t)used == n && most;
 	if ((!all && !some) || last >= TASKS_MOST)
 		return td_fail(err, TD_INVALID,
 			       "\"%.40s\": give 0-N or 0-N%%M, N up to %d; or sbatch it on the login pod", v,
@@ -104,6 +105,7 @@ static int array(struct sbatch_script *s, const char *v, struct td_error *err)
 		td_auto_free char *word = td_asprintf("%u", i);
 		yyjson_mut_arr_append(a, yyjson_mut_strcpy(s->d, word));
 	}
+	td_jm_del(s->step, "parallel");
 	if (most)
 		td_jm_int(s->d, s->step, "parallel", most);
 	return 0;
@@ -195,6 +197,9 @@ static int one_line(struct sbatch_script *s, const struct td_strv *words, struct
 				"%.60s: tandem submit does not take it from a script: leave it out, or sbatch the "
 				"script on the login pod (tandem shell)",
 				words->v[i]);
+		if (o->bare && value && value[strspn(value, (char[]){o->letter, 0})])
+			return td_fail(err, TD_INVALID, "%.60s: give --%s a word of its own, and no value", words->v[i],
+				       o->name);
 		if (!o->bare && !value) {
 			if (i + 1 == words->n)
 				return td_fail(err, TD_INVALID, "%s needs a value", words->v[i]);

@@ -163,7 +163,7 @@ int td_logs_main(int argc, char **argv)
 		return code;
 	td_auto_client struct td_client c = {0};
 	td_auto_free char *run = NULL;
-	if (td_client_open(&c, &err) || td_client_run_of(&c, words[0], &run, &err))
+	if (td_client_open(&c, &err) || td_client_run_of(&c, words[0], false, &run, &err))
 		return td_client_failed("logs", &err);
 	w.run = run;
 	if (!words[0] || strcmp(words[0], run) != 0)

@@ -186,23 +186,6 @@ int td_ps_main(int argc, char **argv)
 	return sessions(&c, colors, &err) ? td_client_failed("ps", &err) : 0;
 }
 
-// Of a name only the one run that has not ended is meant: nothing is cancelled by a guess.
-static int to_cancel(struct td_client *c, const char *word, char **ret, struct td_error *err)
-{
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	const char *id = NULL;
-	if (strchr(word, '/') || td_client_run_is_id(word)) {
-		*ret = td_strdup(td_client_run(word));
-		return 0;
-	}
-	int r = td_client_call(c, "GET", "/api/v1/runs", NULL, &j, err);
-	if (!r)
-		r = td_client_run_pick(td_jget(td_json_root(j), "runs"), word, true, &id, err);
-	if (!r)
-		*ret = td_strdup(id);
-	return r;
-}
-
 int td_cancel_main(int argc, char **argv)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -222,7 +205,8 @@ int td_cancel_main(int argc, char **argv)
 	td_auto_client struct td_client c = {0};
 	td_auto_buf struct td_buf path = {0};
 	td_auto_free char *id = job ? td_strdup(words[0]) : NULL;
-	if (td_client_open(&c, &err) || (!job && to_cancel(&c, words[0], &id, &err)))
+	// Of a name only the one run that has not ended is meant: nothing is cancelled by a guess.
+	if (td_client_open(&c, &err) || (!job && td_client_run_of(&c, words[0], true, &id, &err)))
 		return td_client_failed("cancel", &err);
 	td_buf_puts(&path, job ? "/api/v1/jobs/" : "/api/v1/runs/");
 	td_url_escape(&path, id);

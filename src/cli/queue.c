@@ -19,7 +19,7 @@ static bool is_meant(const struct queue_wanted *w, const yyjson_val *job)
 {
 	const char *state = td_jstr_or(job, "state", "");
 	bool live = !strcmp(state, "waiting") || !strcmp(state, "running") || !strcmp(state, "starting") ||
-		    !strcmp(state, "suspended") || !strcmp(state, "ending");
+		    !strcmp(state, "suspended");
 	return live && (!w->user || td_streq(td_jstr(job, "user"), w->user)) &&
 	       (!w->partition || td_streq(td_jstr(job, "partition"), w->partition));
 }

@@ -62,17 +62,20 @@ int td_client_run_pick(yyjson_val *runs, const char *word, bool alive, const cha
 	return 0;
 }
 
-int td_client_run_of(struct td_client *c, const char *word, char **ret_id, struct td_error *err)
+int td_client_run_of(struct td_client *c, const char *word, bool alive, char **ret_id, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	const char *id = NULL;
-	if (word && (strchr(word, '/') || td_client_run_is_id(word))) {
-		*ret_id = td_strdup(td_client_run(word));
-		return 0;
+	int r = 0;
+	if (word && strchr(word, '/'))
+		id = td_client_run(word);
+	else if (!(r = td_client_call(c, "GET", "/api/v1/runs", NULL, &j, err)))
+		r = td_client_run_pick(td_jget(td_json_root(j), "runs"), word, alive, &id, err);
+	// What may be an id is asked for as it is; a name may have that form, too: exp-251128.
+	if (r && r != TD_INVALID && word && td_client_run_is_id(word)) {
+		id = word;
+		r = 0;
 	}
-	int r = td_client_call(c, "GET", "/api/v1/runs", NULL, &j, err);
-	if (!r)
-		r = td_client_run_pick(td_jget(td_json_root(j), "runs"), word, false, &id, err);
 	if (!r)
 		*ret_id = td_strdup(id);
 	return r;

@@ -274,7 +274,7 @@ static int of_run(const char *id, bool json)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_buf struct td_buf path = {0}, t = {0};
 	td_auto_free char *run = NULL;
-	if (td_client_open(&c, &err) || td_client_run_of(&c, id, &run, &err))
+	if (td_client_open(&c, &err) || td_client_run_of(&c, id, false, &run, &err))
 		return failed(&err);
 	td_buf_puts(&path, "/api/v1/runs/");
 	td_url_escape(&path, run);
@@ -345,8 +345,8 @@ static int of_words(struct asker *a, const char *what)
 	if (!*name || strspn(name, plain) != strlen(name) || no_ns)
 		return td_command_wrong(
 			"why",
-			"\"%s\" is neither a pod nor a job: give a pod's name, deployment/NAME, or a job's id "
-			"such as 12, 12_3 or 12_[4-7]",
+			"\"%s\" is neither a pod nor a job: give a pod's name, deployment/NAME, run/NAME of a run, "
+			"or a job's id such as 12, 12_3 or 12_[4-7]",
 			what);
 	if (k)
 		return workload(a, k, name);

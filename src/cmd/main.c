@@ -83,7 +83,7 @@ static const struct {
 	{"scancel", "`tandem cancel JOBID`"},
 	{"sinfo", "`tandem top --gpus`, and `tandem nodes` for administrators"},
 	{"scontrol", "`tandem why JOBID`; on the login pod also scontrol itself (`tandem shell -- scontrol …`)"},
-	{"sacct", "`tandem ps --all` for your runs and `tandem usage` for hours"},
+	{"sacct", "`tandem ps --all` for your runs, the page's Usage for hours, and `tandem usage` for administrators"},
 	{"run", "`tandem submit -- COMMAND`"},
 	{"list", "`tandem ps` for what is yours and `tandem queue` for all"},
 	{"delete", "`tandem cancel RUN` or `tandem session stop ID`"},

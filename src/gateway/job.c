@@ -83,6 +83,8 @@ static int environment(const struct td_gateway_plan_in *in, const yyjson_val *st
 	td_strv_addf(&b->env, "LOGNAME=%s", in->user);
 	td_strv_addf(&b->env, "TANDEM_RUN=%s", in->id);
 	td_strv_addf(&b->env, "TANDEM_STEP=%s", name);
+	if (td_jint(step, "cpus", 0)) // as sbatch does; slurmrestd does not
+		td_strv_addf(&b->env, "SLURM_CPUS_PER_TASK=%lld", (long long)td_jint(step, "cpus", 0));
 	if (in->hub)
 		td_strv_addf(&b->env, "TANDEM_HUB=%s", in->hub);
 	if (in->env && strchr(in->env, '='))

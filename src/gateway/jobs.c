@@ -164,6 +164,8 @@ const char *td_gateway_job_state(const struct td_slurm_job *j)
 		return "starting";
 	case TD_PHASE_RUNNING:
 		return "running";
+	case TD_PHASE_LOST:
+		return "suspended"; // or stopped: it has its nodes, and has not ended
 	default:
 		break;
 	}

@@ -9,7 +9,7 @@ struct td_gateway_seen *td_gateway_look(struct td_gateway *g, struct td_error *e
 struct td_gateway_seen *td_gateway_seen_unref(struct td_gateway_seen *s);
 TD_DEFINE_AUTO(struct td_gateway_seen *, td_gateway_seen_unref)
 
-// A job in words: "waiting", "running", "done", "failed", "cancelled", "timeout", ….
+// A job in words: "waiting", "running", "suspended", "done", "failed", "cancelled", "timeout", ….
 const char *td_gateway_job_state(const struct td_slurm_job *j);
 // Adds a job's fields to o. `now`: epoch seconds.
 void td_gateway_job_write(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_slurm_job *j, int64_t now);

@@ -353,6 +353,12 @@ static void a_script_for_sbatch(void **state)
 		{"--time", "line 2: --time needs a value"},
 		{"--nodesx=2", "line 2: --nodesx=2: tandem submit does not take it"},
 		{"-p ''", "line 2: --partition: give a name"},
+		{"-vv -N2", "\"nodes\":2"},
+		{"-vN2", "line 2: -vN2: give --verbose a word of its own"},
+		{"--parsable=1", "line 2: --parsable=1: give --parsable a word of its own"},
+		{"--array=0--1", "give 0-N"},
+		{"--array='0- 3'", "give 0-N"},
+		{"-a 0-3%2 -a 0-1", "\"TASK\":[\"0\",\"1\"]}}"},
 	};
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		td_auto_free char *text = td_asprintf("#!/bin/sh\n#SBATCH %s\ntrue\n", v[i].line),

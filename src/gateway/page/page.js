@@ -136,7 +136,7 @@ const cell = (head, content, cls) => el("td", {"data-h": head || false, class: c
 
 async function queue() {
   const {jobs} = await api("GET", "/jobs");
-  const rank = {running: 0, starting: 0, waiting: 1};
+  const rank = {running: 0, starting: 0, suspended: 0, waiting: 1};
   const live = jobs.filter((j) => j.state in rank).sort((a, b) => rank[a.state] - rank[b.state] || a.id - b.id);
   const waits = live.filter((j) => j.state === "waiting").length;
   const row = (j) => el("tr", {},

@@ -5,6 +5,7 @@
 #include "gateway/door.h"
 #include "gateway/home.h"
 #include "gateway/job.h"
+#include "gateway/jobs.h"
 #include "gateway/path.h"
 
 #include <setjmp.h>
@@ -52,6 +53,28 @@ static void of_several_architectures_the_job_chooses_on_its_node(void **state)
 		assert_non_null(strstr(body, v[i].variable));
 		assert_non_null(strstr(body, "\"excluded_nodes\":[\"n7\"]"));
 	}
+}
+
+static void the_cpus_of_a_task_are_in_its_environment(void **state)
+{
+	static const struct {
+		const char *job;
+		bool said;
+	} v[] = {{"{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"],\"cpus\":4}]}", true},
+		 {"{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"entrypoint\":[\"x\"]}]}", false}};
+	for (size_t i = 0; i < TD_LEN(v); i++) {
+		td_auto_plan struct td_gateway_plan p = {0};
+		assert_int_equal(plan(v[i].job, &p, NULL), 0);
+		assert_int_equal(td_strv_has(&p.steps[0].batch.env, "SLURM_CPUS_PER_TASK=4"), v[i].said);
+	}
+}
+
+static void a_suspended_job_has_not_failed(void **state)
+{
+	struct td_slurm_job j = {.states = TD_JOB(RUNNING) | TD_JOB(SUSPENDED)};
+	assert_string_equal(td_gateway_job_state(&j), "suspended");
+	j.states = TD_JOB(FAILED);
+	assert_string_equal(td_gateway_job_state(&j), "failed");
 }
 
 static void steps_stand_behind_what_they_need(void **state)
@@ -297,6 +320,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_no_node_has_is_refused_with_its_field),
 		cmocka_unit_test(of_several_architectures_the_job_chooses_on_its_node),
+		cmocka_unit_test(the_cpus_of_a_task_are_in_its_environment),
+		cmocka_unit_test(a_suspended_job_has_not_failed),
 		cmocka_unit_test(steps_stand_behind_what_they_need),
 		cmocka_unit_test(a_sweep_is_every_combination_once),
 		cmocka_unit_test(who_writes_checkpoints_is_queued_again),
