@@ -218,7 +218,7 @@ def test_only_the_part_of_a_process_that_is_started_again_is_made_anew(ranks, tm
 
 # Each process's own files and, of the first one, the list of them: as torch's distributed checkpoints lie.
 DISTRIBUTED = """cd $TANDEM_CHECKPOINTS
-mkdir -p s.tmp/more; head -c 70000 /dev/zero >s.tmp/__${ME}_0.distcp; echo of $ME >s.tmp/more/of-$ME; echo all >s.tmp/same; ln -s same s.tmp/link-$ME
+mkdir -p s.tmp/more; head -c 70000 /dev/zero >s.tmp/__${ME}_0.distcp; echo of $ME >s.tmp/more/of-$ME; echo all >s.tmp/same; ln -s same s.tmp/link-$ME; ln -s same s.tmp/link
 [ $ME != 0 ] || echo list >s.tmp/.metadata
 touch -d "2026-01-01 00:00:0$ME" s.tmp; mv s.tmp step-1; touch $OLDPWD/begun-$ME; exec sleep 1000"""
 FINDS = """cd $TANDEM_CHECKPOINTS; touch $OLDPWD/begun-$ME; { find step-1 ! -type d | sort; cat step-1/more/of-* step-1/same step-1/.metadata; stat -c %y step-1; find step-1 -lname "/*"; } >$OLDPWD/saw-$ME"""
@@ -229,15 +229,18 @@ def test_another_number_of_processes_finds_all_parts(ranks, tmp_path):
     procs = ranks(0, program=DISTRIBUTED)
     wait_for("it is whole", lambda: kept(tmp_path) == ["step-1"])
     ranks.end(procs)
-    names = [f"step-1/{n}" for n in ("__0_0.distcp", "__1_0.distcp", ".metadata", "link-0", "link-1", "more/of-0", "more/of-1", "same")]
+    names = [f"step-1/{n}" for n in ("__0_0.distcp", "__1_0.distcp", ".metadata", "link", "link-0", "link-1", "more/of-0", "more/of-1", "same")]
     for attempt, of, how in ((1, 3, "copy"), (2, 1, "copy"), (3, 3, "link")):
         for p in ranks(attempt, f"--reshard={how}", who=range(of), of=of, program=FINDS):
             assert p.wait(60) == 0, (tmp_path / "said-0").read_text()
         for me in range(of):
             lines = (tmp_path / f"saw-{me}").read_text().splitlines()
-            assert sorted(lines[:8]) == sorted(names) and lines[8:12] == ["of 0", "of 1", "all", "list"] and lines[12].startswith("2026-01-01 00:00:01"), lines
-            assert len(lines) == (19 if how == "link" else 13), "links lead to what is kept"
+            assert sorted(lines[:9]) == sorted(names) and lines[9:13] == ["of 0", "of 1", "all", "list"] and lines[13].startswith("2026-01-01 00:00:01"), lines
+            assert len(lines) == (20 if how == "link" else 14), "links lead to what is kept"
         assert kept(tmp_path) == ["step-1"] and not list((tmp_path / "kept/step-1").glob("*.distcp"))  # as it was: nobody copies it back
+    p = ranks(4, "--reshard=link", who=(0,), of=1, program="cd $TANDEM_CHECKPOINTS; echo more >step-1/more-of-it; cp -a step-1 best")
+    assert p[0].wait(60) == 0 and "is not kept as it is now: files in it are links" in (tmp_path / "said-0").read_text()
+    assert kept(tmp_path) == ["step-1"] and (tmp_path / "kept/step-1/part-0/same").read_text() == "all\n"  # and no links to themselves
 
     def refused(attempt, why, *options):
         p = ranks(attempt, *options, who=(0,), of=3, program=FINDS)

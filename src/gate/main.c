@@ -399,7 +399,8 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers
 	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_of, node_of, a});
-	td_podcpu_show(&(struct td_podcpu){a->pods, a->o.cgroups, a->o.kubelet_dir ? resources : NULL, facts_now, a});
+	td_podcpu_show(&(struct td_podcpu){a->pods, a->o.cgroups, a->o.kubelet_dir ? resources : NULL, facts_now, a,
+					   a->cancel});
 	if (!r)
 		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices,
 			a->o.state, a->o.node);

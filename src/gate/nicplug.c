@@ -23,14 +23,17 @@ enum { AGAIN_MS = 1000, CALL_MS = 15000, SPEC_MAX = 16 << 10 };
 int td_nicplug_names(const yyjson_val *pod, const char *container, struct td_strv *ret, struct td_error *err)
 {
 	const yyjson_val *notes = td_jget(pod, "metadata.annotations");
-	const char *names = td_jkey_str(notes, TD_ANN_NICS_GRANTED);
+	const char *names = td_jkey_str(notes, TD_ANN_NICS_GRANTED), *name = td_jstr_or(pod, "metadata.name", "?");
 	uint64_t mask = td_api_grant_part(UINT64_MAX, td_jget(pod, "spec"), container, TD_NIC_RESOURCE);
 	td_auto_strv struct td_strv all = {0}, its = {0};
 	if (!names || !td_jkey_str(notes, TD_ANN_JOB))
 		return td_fail(
 			err, TD_DENIED,
 			"Slurm gave pod %s no adapter of the network: only pods of Slurm's queue get " TD_NIC_RESOURCE,
-			td_jstr_or(pod, "metadata.name", "?"));
+			name);
+	// Its adapters may be another's by now. A pod of its name may have come that is not known here yet.
+	if (td_jkey_str(notes, TD_ANN_ENDED) || td_jget(pod, "metadata.deletionTimestamp") || td_kube_pod_ended(pod))
+		return td_fail(err, TD_DENIED, "what Slurm gave pod %s, %s, is its no more: the pod ends", name, names);
 	td_strv_split(&all, names, ',');
 	for (size_t i = 0; i < 64; i++)
 		if (mask >> i & 1 && i < all.n)
@@ -51,16 +54,16 @@ static void node_file(yyjson_mut_doc *d, yyjson_mut_val *list, const char *path)
 	td_jm_str(d, o, "permissions", "rw");
 }
 
-int td_nicplug_spec(const char *place, const char *nic, const struct td_checkup_facts *f, bool shared, char **ret,
-		    struct td_error *err)
+int td_nicplug_spec(const char *place, const struct td_nicplug_for *who, const struct td_checkup_facts *f, bool shared,
+		    char **ret, struct td_error *err)
 {
 	const struct td_checkup_nic *x = NULL;
 	for (int i = 0; i < f->nics; i++)
-		if (f->nic[i].n_files && !strcmp(f->nic[i].name, nic))
+		if (f->nic[i].n_files && !strcmp(f->nic[i].name, who->nic))
 			x = &f->nic[i];
 	if (!x)
 		return td_fail(err, TD_NOT_FOUND,
-			       "Slurm gave it the adapter %.31s, which this node does not have any more", nic);
+			       "Slurm gave it the adapter %.31s, which this node does not have any more", who->nic);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "cdiVersion", CDI_VERSION);
@@ -72,9 +75,16 @@ int td_nicplug_spec(const char *place, const char *nic, const struct td_checkup_
 		node_file(d, files, x->files[i]);
 	if (shared)
 		node_file(d, files, SHARED);
-	td_jm_str(d, o, "annotations.adapter", nic);
+	td_jm_str(d, o, "annotations.adapter", who->nic);
+	td_jm_str(d, o, "annotations.pod", who->uid);
 	*ret = td_json_mut_text(o, NULL);
 	return 0;
+}
+
+bool td_nicplug_has(const yyjson_val *spec, const char *uid, const char *nic)
+{
+	const char *whose = td_jstr(spec, "annotations.pod");
+	return td_streq(td_jstr(spec, "annotations.adapter"), nic) && (!whose || !uid || !strcmp(whose, uid));
 }
 
 // ---- places ----
@@ -90,16 +100,16 @@ static bool is_place(const char *s)
 	return td_starts(s, "place-") && td_parse_i64(s + strlen("place-"), &n) && n >= 0 && n < TD_NICPLUG_PLACES;
 }
 
-// The adapter of a place, as it was written down; false: none was.
-static bool adapter_of(const struct td_nicplug *p, const char *place, char *ret, size_t n)
+// Does the pod have the adapter by the place that the kubelet gave it?
+static bool has(const struct td_nicplug *p, const struct td_podres *x, const char *nic)
 {
-	td_auto_free char *path = spec_path(p, place);
+	td_auto_free char *path = spec_path(p, x->device);
 	td_auto_buf struct td_buf b = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (td_file_read(path, SPEC_MAX, &b, NULL) || td_json_parse(td_buf_str(&b), b.len, &j, NULL))
 		return false;
-	snprintf(ret, n, "%s", td_jstr_or(td_json_root(j), "annotations.adapter", ""));
-	return *ret;
+	td_auto(td_object_unref) struct td_object *pod = td_informer_get(p->pods, x->ns, x->pod);
+	return td_nicplug_has(td_json_root(j), pod ? pod->uid : NULL, nic);
 }
 
 static bool same_pod(const struct td_podres *a, const struct td_podres *b)
@@ -111,11 +121,10 @@ static bool same_pod(const struct td_podres *a, const struct td_podres *b)
 static int is_free(const struct td_nicplug *p, const struct td_podres_list *l, const struct td_podres *mine,
 		   const char *nic, struct td_error *err)
 {
-	char has[64];
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_podres *x = &l->v[i];
 		if (!strcmp(x->resource, TD_NIC_RESOURCE) && is_place(x->device) && !same_pod(x, mine) &&
-		    adapter_of(p, x->device, has, sizeof(has)) && !strcmp(has, nic))
+		    has(p, x, nic))
 			return td_fail(err, TD_THROTTLED, "adapter %s: pod %s/%s, which has it, has not ended", nic,
 				       x->ns, x->pod);
 	}
@@ -142,11 +151,11 @@ static void sweep(const struct td_nicplug *p, const struct td_podres_list *l)
 	}
 }
 
-static int write_spec(const struct td_nicplug *p, const char *place, const char *nic, const struct td_checkup_facts *f,
-		      struct td_error *err)
+static int write_spec(const struct td_nicplug *p, const char *place, const struct td_nicplug_for *who,
+		      const struct td_checkup_facts *f, struct td_error *err)
 {
 	td_auto_free char *text = NULL, *path = spec_path(p, place);
-	int r = td_nicplug_spec(place, nic, f, td_path_exists("/sys/class/misc/rdma_cm"), &text, err);
+	int r = td_nicplug_spec(place, who, f, td_path_exists("/sys/class/misc/rdma_cm"), &text, err);
 	return r ? r : td_file_write(path, text, strlen(text), 0644, err);
 }
 
@@ -176,7 +185,7 @@ static int prepare(struct td_nicplug *p, const struct td_strv *places, struct td
 	for (size_t i = 0; !r && i < names.n; i++)
 		r = is_free(p, &l, mine, names.v[i], err);
 	for (size_t i = 0; !r && i < names.n; i++)
-		r = write_spec(p, places->v[i], names.v[i], f, err);
+		r = write_spec(p, places->v[i], &(struct td_nicplug_for){names.v[i], pod->uid}, f, err);
 	if (!r)
 		sweep(p, &l);
 	return r;
@@ -259,14 +268,20 @@ static int call(void *ctx, const char *method, const void *message, size_t len, 
 	return r;
 }
 
+static bool has_some(const struct td_nicplug *p)
+{
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	bool some = false, known = p->facts(p->ctx, f);
+	for (int i = 0; known && i < f->nics; i++)
+		some |= f->nic[i].n_files > 0;
+	return some;
+}
+
 // ListAndWatchResponse: devices 1 (ID 1, health 2).
 static void now(void *ctx, struct td_buf *ret)
 {
 	const struct place_server *s = ctx;
-	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
-	bool some = false, known = s->p->facts(s->p->ctx, f);
-	for (int i = 0; known && i < f->nics; i++)
-		some |= f->nic[i].n_files > 0;
+	bool some = has_some(s->p);
 	for (int i = 0; i < TD_NICPLUG_PLACES; i++) {
 		char place[24];
 		td_auto_buf struct td_buf one = {0};
@@ -302,15 +317,6 @@ int td_nicplug_run(struct td_nicplug *p, struct td_cancel *c, struct td_error *e
 		snprintf(said, sizeof(said), "%.255s", e.msg);
 	} while (!td_cancel_wait(c, AGAIN_MS));
 	return td_fail(err, TD_CANCELLED, "stopped");
-}
-
-static bool has_some(const struct td_nicplug *p)
-{
-	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
-	bool some = false, known = p->facts(p->ctx, f);
-	for (int i = 0; known && i < f->nics; i++)
-		some |= f->nic[i].n_files > 0;
-	return some;
 }
 
 int td_nicplug_register(struct td_nicplug *p, struct td_cancel *c, struct td_error *err)

@@ -29,9 +29,16 @@ int td_nicplug_register(struct td_nicplug *p, struct td_cancel *c, struct td_err
 // ---- pure ----
 
 // The adapters, of those that the pod was granted, of one of its containers. TD_DENIED: it was given none, or fewer than its
-// container asks for.
+// container asks for, or it ends.
 int td_nicplug_names(const yyjson_val *pod, const char *container, struct td_strv *ret, struct td_error *err);
+// Who has a place: the adapter, and the pod's uid.
+struct td_nicplug_for {
+	const char *nic, *uid;
+};
 // The CDI spec of a place with that adapter. shared: with the file that all adapters share. TD_NOT_FOUND: the node has no
 // such adapter (any more).
-int td_nicplug_spec(const char *place, const char *nic, const struct td_checkup_facts *f, bool shared, char **ret,
-		    struct td_error *err);
+int td_nicplug_spec(const char *place, const struct td_nicplug_for *who, const struct td_checkup_facts *f, bool shared,
+		    char **ret, struct td_error *err);
+// Does the pod with this uid, which the kubelet gave a place, have the adapter by the place's spec? Before its own is
+// written, that of the pod before lies there, and says nothing of it. uid NULL: the pod is not known, so it may.
+bool td_nicplug_has(const yyjson_val *spec, const char *uid, const char *nic);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static struct {
-	pthread_mutex_t lock; // guards p; held while cgroups are read
+	pthread_mutex_t lock; // guards p; held while cgroups are read, and the kubelet is asked
 	struct td_podcpu p;   // pods NULL: nothing is shown
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -41,7 +41,7 @@ static void collect_gpus(const struct td_objects *pods)
 			f = td_calloc(1, sizeof(*f));
 			if (!live.p.facts(live.p.ctx, f))
 				return;
-			if (td_podres_ask(live.p.resources, NULL, &l, &e)) {
+			if (td_podres_ask(live.p.resources, live.p.cancel, &l, &e)) {
 				td_debug("which pod has which device: %s", e.msg);
 				return;
 			}

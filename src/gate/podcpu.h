@@ -16,6 +16,7 @@ struct td_podcpu {
 	// The GPUs of the node as they are now. False: they are not known.
 	bool (*facts)(void *ctx, struct td_checkup_facts *ret);
 	void *ctx;
+	struct td_cancel *cancel; // ends a wait for the kubelet
 };
 // /metrics shows them from now on; NULL: no more, and nobody uses the last one when it returns. Copies p.
 void td_podcpu_show(const struct td_podcpu *p);

@@ -108,15 +108,21 @@ int64_t td_pool_gang_slots(const struct td_pool_node *x, const struct td_pool_wa
 	return w->alone && n > 1 ? 1 : n;
 }
 
+int64_t td_pool_times(int64_t one, int64_t members)
+{
+	int64_t all;
+	return __builtin_mul_overflow(one, members, &all) ? INT64_MAX : all;
+}
+
 struct td_pool_want td_pool_gang_most(const struct td_pool_want *one, int64_t members)
 {
 	struct td_pool_want all = *one;
 	if (members < 2)
 		return all;
-	all.cpus *= members;
-	all.memory_mb *= members;
+	all.cpus = td_pool_times(all.cpus, members);
+	all.memory_mb = td_pool_times(all.memory_mb, members);
 	for (int k = 0; k < TD_POOL_KINDS; k++)
-		all.gres[k] *= members;
+		all.gres[k] = td_pool_times(all.gres[k], members);
 	return all;
 }
 

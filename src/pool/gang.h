@@ -29,6 +29,8 @@ struct td_pool_step td_pool_reconcile_gang(const struct td_pool_gang *g, const s
 
 // How many of `want` fit beside each other: now, on one node; 0: none.
 int64_t td_pool_gang_slots(const struct td_pool_node *x, const struct td_pool_want *want);
+// Pods may ask for anything: what is too much to count is more than any node has.
+int64_t td_pool_times(int64_t one, int64_t members);
 // What all members would take on one node. members below 2: `one` itself.
 struct td_pool_want td_pool_gang_most(const struct td_pool_want *one, int64_t members);
 // True when all members fit now.

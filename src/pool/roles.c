@@ -1,6 +1,8 @@
 // How the roles of a gang become tasks of one shape. t/scenarios/roles.txt shows the cases.
 #include "pool/roles.h"
 
+#include "pool/gang.h"
+
 #include <string.h>
 
 static bool holds(const struct td_pool_want *w)
@@ -14,13 +16,6 @@ static bool holds(const struct td_pool_want *w)
 static int64_t most(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
-}
-
-// Pods may ask for anything: what is too much to count is more than any node has.
-static int64_t times(int64_t a, int64_t b)
-{
-	int64_t all;
-	return __builtin_mul_overflow(a, b, &all) ? INT64_MAX : all;
 }
 
 static int64_t plus(int64_t a, int64_t b)
@@ -52,8 +47,8 @@ static bool bundle(const struct td_pool_role *v, size_t n, unsigned carry, struc
 		if (carry >> i & 1)
 			continue;
 		ret->riders[i] = (v[i].members + ret->tasks - 1) / ret->tasks;
-		ret->each.cpus = plus(ret->each.cpus, times(ret->riders[i], v[i].want.cpus));
-		ret->each.memory_mb = plus(ret->each.memory_mb, times(ret->riders[i], v[i].want.memory_mb));
+		ret->each.cpus = plus(ret->each.cpus, td_pool_times(ret->riders[i], v[i].want.cpus));
+		ret->each.memory_mb = plus(ret->each.memory_mb, td_pool_times(ret->riders[i], v[i].want.memory_mb));
 	}
 	return true;
 }
@@ -62,11 +57,11 @@ static bool bundle(const struct td_pool_role *v, size_t n, unsigned carry, struc
 // count first, then memory. Of equals the one with more, and so smaller, tasks.
 static bool better(const struct td_pool_bundle *x, const struct td_pool_bundle *y)
 {
-	int64_t a = times(x->tasks + 1, x->each.cpus), b = times(y->tasks + 1, y->each.cpus);
+	int64_t a = td_pool_times(x->tasks + 1, x->each.cpus), b = td_pool_times(y->tasks + 1, y->each.cpus);
 	if (a != b)
 		return a < b;
-	a = times(x->tasks + 1, x->each.memory_mb);
-	b = times(y->tasks + 1, y->each.memory_mb);
+	a = td_pool_times(x->tasks + 1, x->each.memory_mb);
+	b = td_pool_times(y->tasks + 1, y->each.memory_mb);
 	return a != b ? a < b : x->tasks > y->tasks;
 }
 

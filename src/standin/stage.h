@@ -80,6 +80,9 @@ int td_stage_new_name(const struct stage_keeper *k, const char *name, char ret[2
 
 // stage_merge.c. Makes NAME in `local` of all its parts. -1 with errno; ERANGE: it said why they do not go together.
 int td_stage_merge(struct stage_keeper *k, int kept, int local, const char *name, int parts);
+// Are there links in it to what is kept, as STAGE_LINK makes them? A copy of it would be links, too, and could take the
+// place of the files that they lead to.
+bool td_stage_is_links(const struct stage_keeper *k, int local, const char *name);
 
 // stage_signal.c. Sends it to every process below `top` that has a handler for it. Returns to how many.
 int td_stage_tell(int top, int sig);

@@ -324,6 +324,19 @@ static void prune(struct stage_keeper *k, int kept)
 	td_stage_list_done(&l);
 }
 
+// What came back as links, and was changed or renamed since, is not kept anew: what they lead to stays.
+static bool refused(struct stage_keeper *k, int local, const struct stage_one *one, struct stage_entry *e)
+{
+	if (!td_stage_is_links(k, local, one->name))
+		return false;
+	if (!e->said)
+		td_stage_say(
+			"%s is not kept as it is now: files in it are links to what is kept (--reshard=link). Write "
+			"each checkpoint anew, under a name of its own.",
+			one->name);
+	return e->said = true;
+}
+
 struct stage_dirs {
 	int kept, local;
 	bool all;
@@ -340,8 +353,11 @@ static bool look_at(struct stage_keeper *k, const struct stage_dirs *d, const st
 		return true;
 	}
 	bool fine = true, has = e->copied == one->seen.stamp;
-	if (!has && stays && (d->all || now_s() >= e->again_s) && !(small && (*ret_waits || k->part)))
+	if (!has && stays && (d->all || now_s() >= e->again_s) && !(small && (*ret_waits || k->part))) {
+		if (refused(k, d->local, one, e))
+			return true;
 		fine = keep(k, d->kept, d->local, one);
+	}
 	*ret_waits |= k->parts > 1 && !small && !has && !e->whole;
 	return fine;
 }

@@ -55,12 +55,19 @@ static bool same(int x_dir, int y_dir, const char *name)
 	return like;
 }
 
+static bool same_link(int x_dir, int y_dir, const char *name)
+{
+	char x[4096], y[4096];
+	ssize_t n = readlinkat(x_dir, name, x, sizeof(x)), k = readlinkat(y_dir, name, y, sizeof(y));
+	return n >= 0 && n == k && n < (ssize_t)sizeof(x) && !memcmp(x, y, (size_t)n);
+}
+
 static int one_file(struct stage_merge *m, int from, int to, const char *name, const char *path)
 {
 	struct stat st;
 	char where[4096];
 	if (!fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW)) {
-		if (same(from, to, name))
+		if (same(from, to, name) || same_link(from, to, name))
 			return 0;
 		snprintf(m->clash, sizeof(m->clash), "%s", path);
 		errno = EEXIST;
@@ -192,4 +199,30 @@ int td_stage_merge(struct stage_keeper *k, int kept, int local, const char *name
 	}
 	errno = why;
 	return r;
+}
+
+static bool leads_into(int dir, const char *name, const char *root, int deep)
+{
+	char where[4096];
+	size_t len = strlen(root);
+	ssize_t n = readlinkat(dir, name, where, sizeof(where));
+	if (n >= 0)
+		return (size_t)n > len && !memcmp(where, root, len) && where[len] == '/';
+	int fd = deep > DEEP ? -1 : open_dir(dir, name);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	bool yes = false;
+	for (struct dirent *e; d && !yes && (e = readdir(d));)
+		yes = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+		      leads_into(fd, e->d_name, root, deep + 1);
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+	return yes;
+}
+
+bool td_stage_is_links(const struct stage_keeper *k, int local, const char *name)
+{
+	char root[4096];
+	return k->reshard == STAGE_LINK && realpath(k->kept, root) && leads_into(local, name, root, 0);
 }

@@ -143,11 +143,12 @@ static bool as_said(const struct td_object *later, const struct td_object *pod)
 	return fits;
 }
 
-// Is the room that the job has enough for all whose places it keeps? The annotation may have changed since.
+// Is the room that the job has enough for all whose places it keeps? The annotation may have changed since, to whatever its
+// user likes: all together are more than 64 bits hold.
 static bool has_room(const struct td_ask *a, const struct td_gang_run *g)
 {
-	int64_t cpus = 0, mb = 0, one_cpus = td_want_cpus(td_jget(g->later->root, "spec")),
-		one_mb = td_want_memory_mb(td_jget(g->later->root, "spec"));
+	__int128 cpus = 0, mb = 0, one_cpus = td_want_cpus(td_jget(g->later->root, "spec")),
+		 one_mb = td_want_memory_mb(td_jget(g->later->root, "spec"));
 	size_t led = 0;
 	int64_t has_cpus = 0, has_mb = 0;
 	for (size_t i = 0; i < a->n_parts; i++) {

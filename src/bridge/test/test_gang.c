@@ -361,6 +361,23 @@ static void test_later_come(void **state)
 	v[0].state = TD_POD_DONE;
 	assert_int_equal(td_gang_later_come(&a, &run, come, 2), 0);
 	td_object_unref(run.later);
+
+	// By now it says so much that all of them together are nothing in 64 bits.
+	td_auto_free char *much =
+		td_asprintf(asks, "d", "d", "driver",
+			    LATER("{\\\"cpu\\\":\\\"9007199254740992\\\",\\\"memory\\\":\\\"1Gi\\\"}"), 1);
+	td_auto(td_json_unref) struct td_json *w = given_json(much);
+	td_auto(td_object_unref) struct td_object *m = td_object_kept(td_json_root(w));
+	v[0] = (struct td_gang_member){.pod = m, .state = TD_POD_BOUND};
+	run.later = NULL;
+	a.size = 2049;
+	part.memory_mb = INT64_C(1) << 40;
+	assert_non_null(td_gang_later_of(&run));
+	assert_int_equal(td_gang_later_come(&a, &run, come, 2), 0);
+	td_object_unref(run.later);
+	const struct td_pool_want one = {.cpus = INT64_C(1) << 53, .memory_mb = 7, .gres = {1}},
+				  all = td_pool_gang_most(&one, 2048);
+	assert_true(all.cpus == INT64_MAX && all.memory_mb == 7 * 2048 && all.gres[0] == 2048);
 }
 
 // What owners say of those that come later, and of how many start together.

@@ -59,6 +59,20 @@ static void what_slurm_did_not_give_is_refused(void **state)
 	assert_int_equal(names(fewer, "b", got, sizeof(got), &e), TD_DENIED);
 	assert_string_equal(e.msg, "container b asks for 2 of tandem.dev/nic, and Slurm gave its pod mlx5_0,mlx5_3");
 	assert_string_equal(got, "");
+
+	// It ends: what it had may be another's.
+	static const char *const over[] = {"{\"metadata\":{\"name\":\"p\",\"deletionTimestamp\":\"t\",",
+					   "{\"metadata\":{\"name\":\"p\",",
+					   "{\"status\":{\"phase\":\"Failed\"},\"metadata\":{\"name\":\"p\","},
+				 *const note[] = {"", "\"" TD_ANN_ENDED "\":\"{}\",", ""};
+	for (size_t i = 0; i < TD_LEN(over); i++) {
+		td_auto_free char *its =
+			td_asprintf("%s\"annotations\":{%s\"" TD_ANN_JOB "\":\"7\",\"" TD_ANN_NICS_GRANTED
+				    "\":\"mlx5_0,mlx5_3,mlx5_4\"}}," SPEC "}",
+				    over[i], note[i]);
+		assert_int_equal(names(its, "a", got, sizeof(got), &e), TD_DENIED);
+		assert_string_equal(e.msg, "what Slurm gave pod p, mlx5_0,mlx5_3,mlx5_4, is its no more: the pod ends");
+	}
 }
 
 static void spec_of_a_place(void **state)
@@ -72,14 +86,27 @@ static void spec_of_a_place(void **state)
 	f->nic[1].n_files = 2;
 	snprintf(f->nic[1].files[0], sizeof(f->nic[1].files[0]), "/dev/infiniband/uverbs4");
 	snprintf(f->nic[1].files[1], sizeof(f->nic[1].files[1]), "/dev/infiniband/umad4");
-	assert_int_equal(td_nicplug_spec("place-3", "eno1", f, true, &text, &e), TD_NOT_FOUND); // it has no files
-	assert_int_equal(td_nicplug_spec("place-3", "mlx5_1", f, true, &text, &e), TD_NOT_FOUND);
-	assert_int_equal(td_nicplug_spec("place-3", "mlx5_0", f, true, &text, &e), 0);
+	assert_int_equal(td_nicplug_spec("place-3", &(struct td_nicplug_for){"eno1", "u1"}, f, true, &text, &e),
+			 TD_NOT_FOUND); // it has no files
+	assert_int_equal(td_nicplug_spec("place-3", &(struct td_nicplug_for){"mlx5_1", "u1"}, f, true, &text, &e),
+			 TD_NOT_FOUND);
+	assert_int_equal(td_nicplug_spec("place-3", &(struct td_nicplug_for){"mlx5_0", "u1"}, f, true, &text, &e), 0);
 	assert_string_equal(
 		text, "{\"cdiVersion\":\"0.6.0\",\"kind\":\"tandem.dev/nic\",\"devices\":[{\"name\":\"place-3\","
 		      "\"containerEdits\":{\"deviceNodes\":[{\"path\":\"/dev/infiniband/uverbs4\",\"permissions\":"
 		      "\"rw\"},{\"path\":\"/dev/infiniband/umad4\",\"permissions\":\"rw\"},{\"path\":\"/dev/"
-		      "infiniband/rdma_cm\",\"permissions\":\"rw\"}]}}],\"annotations\":{\"adapter\":\"mlx5_0\"}}");
+		      "infiniband/"
+		      "rdma_cm\",\"permissions\":\"rw\"}]}}],\"annotations\":{\"adapter\":\"mlx5_0\",\"pod\":\"u1\"}}");
+
+	td_auto(td_json_unref) struct td_json *j = NULL, *older = NULL;
+	static const char no_pod[] = "{\"annotations\":{\"adapter\":\"mlx5_0\"}}";
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	assert_int_equal(td_json_parse(no_pod, strlen(no_pod), &older, NULL), 0);
+	assert_true(td_nicplug_has(td_json_root(j), "u1", "mlx5_0"));
+	assert_false(td_nicplug_has(td_json_root(j), "u1", "mlx5_1"));
+	assert_false(td_nicplug_has(td_json_root(j), "u2", "mlx5_0")); // it was the place's last pod that had it
+	assert_true(td_nicplug_has(td_json_root(j), NULL, "mlx5_0"));
+	assert_true(td_nicplug_has(td_json_root(older), "u2", "mlx5_0"));
 }
 
 // ---- the kubelet's answer ----
