@@ -16,7 +16,7 @@ import yaml
 from harness import ROOT, wait_for
 from installed import CHART, NEW, NODE, OLD, SYSTEM, assets, phase, pod, ready, site  # noqa: F401 (a fixture)
 
-RUNNING, WAITING = 24, 48
+RUNNING, WAITING = 12, 24
 
 
 def objects(text):
@@ -343,8 +343,8 @@ def test_the_bridge_may_give_and_take_a_claims_devices(site):
 
 @pytest.mark.feature("A12.2")
 def test_tandem_itself_is_upgraded_under_load(site):
-    """Old image to new while 24 pods run and 48 wait: no pod, no job is lost, none is started twice, no node is drained for it."""
-    load = [pod(f"run-{i}", 2) for i in range(RUNNING)]
+    """Old image to new while 12 pods run and 24 wait: no pod, no job is lost, none is started twice, no node is drained for it."""
+    load = [pod(f"run-{i}", 4) for i in range(RUNNING)]
     site.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loads(p) for p in load]}))
     here = lambda which: {p["metadata"]["name"]: p for p in site.items("pods", "-n", "ml", "-l", f"load={which}")}
     broken = lambda p: p["status"]["phase"] == "Failed" and "StartError" in json.dumps(p["status"])  # the container runtime of an overloaded machine
@@ -353,7 +353,7 @@ def test_tandem_itself_is_upgraded_under_load(site):
         now = here("run")
         for name in [n for n, p in now.items() if broken(p)]:
             site.kubectl("-n", "ml", "delete", "pod", name, "--grace-period=1")
-            site.kubectl("apply", "-f", "-", input=pod(name, 2))
+            site.kubectl("apply", "-f", "-", input=pod(name, 4))
         return [p["status"]["phase"] for p in now.values()].count("Running") == RUNNING
     wait_for("they run", all_run, 600)
     # They wait for two CPUs: of the 17 of each node one is left.
