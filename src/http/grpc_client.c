@@ -21,24 +21,11 @@ static int dial(const char *path, int *ret, struct td_error *err)
 	return 0;
 }
 
-static int ask_it(struct td_h2 *h, const struct td_grpc_ask *q, struct td_error *err)
-{
-	td_auto_buf struct td_buf block = {0};
-	td_h2_header(&block, ":method", "POST");
-	td_h2_header(&block, ":scheme", "http");
-	td_h2_header(&block, ":path", q->method);
-	td_h2_header(&block, ":authority", "localhost");
-	td_h2_header(&block, "content-type", "application/grpc");
-	td_h2_header(&block, "te", "trailers");
-	int r = td_h2_greet(h, err);
-	if (!r)
-		r = td_h2_headers(h, 1, &block, false, err);
-	return r ? r : td_h2_message(h, td_h2_open(h, 1), q->message, q->len, true, err);
-}
-
 static int answer(const struct td_h2_stream *s, const struct td_grpc_ask *q, struct td_buf *ret, struct td_error *err)
 {
 	enum { UNIMPLEMENTED = 12, UNAVAILABLE = 14 };
+	const void *p;
+	size_t n;
 	if (s->status < 0)
 		return td_fail(err, TD_TRANSIENT, "%s ended %s", q->socket, q->method);
 	if (s->status)
@@ -47,11 +34,9 @@ static int answer(const struct td_h2_stream *s, const struct td_grpc_ask *q, str
 			       : s->status == UNAVAILABLE ? TD_TRANSIENT
 							  : TD_DENIED,
 			       "%s refused %s (%d): %s", q->socket, q->method, s->status, s->message);
-	const unsigned char *p = (const unsigned char *)td_buf_str(&s->body);
-	if (s->body.len < 5 || *p ||
-	    ((size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4]) != s->body.len - 5)
+	if (!td_h2_message(s, &p, &n))
 		return td_fail(err, TD_INVALID, "%s: its answer to %s is no one message", q->socket, q->method);
-	td_buf_add(ret, p + 5, s->body.len - 5);
+	td_buf_add(ret, p, n);
 	return 0;
 }
 
@@ -62,11 +47,13 @@ int td_grpc_call(const struct td_grpc_ask *q, struct td_cancel *c, struct td_buf
 	int r = dial(q->socket, &fd, err);
 	if (r)
 		return r;
-	struct td_h2 h;
-	td_h2_init(&h, td_steal_fd(&fd), false);
-	r = ask_it(&h, q, err);
-	while (!r && !td_h2_find(&h, 1)->ended) {
-		struct pollfd p[] = {{h.fd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
+	struct td_h2 *h = td_h2_new(td_steal_fd(&fd), false);
+	struct td_h2_stream *s = NULL;
+	r = td_h2_ask(h, q, &s, err);
+	if (!r)
+		r = td_h2_send(h, err);
+	while (!r && !s->ended) {
+		struct pollfd p[] = {{h->fd, td_h2_events(h), 0}, {td_cancel_fd(c), POLLIN, 0}};
 		int64_t left = end - td_mono_ms(&td_clock_system);
 		if (td_cancelled(c))
 			r = td_fail(err, TD_CANCELLED, "stopped");
@@ -74,11 +61,11 @@ int td_grpc_call(const struct td_grpc_ask *q, struct td_cancel *c, struct td_buf
 			r = td_fail(err, TD_TRANSIENT, "%s does not answer", q->socket);
 		else if (poll(p, 2, (int)left) < 0 && errno != EINTR)
 			r = td_fail_errno(err, TD_TRANSIENT, errno, "poll");
-		else
-			r = td_h2_take(&h, err);
+		else if (!(r = td_h2_take(h, err)) && !s->ended)
+			r = td_h2_send(h, err);
 	}
 	if (!r)
-		r = answer(td_h2_find(&h, 1), q, ret, err);
-	td_h2_done(&h);
+		r = answer(s, q, ret, err);
+	td_h2_free(h);
 	return r;
 }

@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CONNS = 8, TICK_MS = 1000, WRITE_S = 5, OK = 0, FAILED = 2, UNIMPLEMENTED = 12 };
+enum { CONNS = 8, TICK_MS = 1000, FAILED = 2, UNIMPLEMENTED = 12 };
 
 static int make_socket(const char *path, int *ret, struct td_error *err)
 {
@@ -29,71 +29,31 @@ static int make_socket(const char *path, int *ret, struct td_error *err)
 	return 0;
 }
 
-static void status_of(struct td_buf *b, int status, const char *message)
-{
-	char n[8];
-	snprintf(n, sizeof(n), "%d", status);
-	td_h2_header(b, "grpc-status", n);
-	td_auto_buf struct td_buf m = {0};
-	for (const char *p = message; *p; p++) // gRPC: percent-encoded
-		td_buf_printf(&m, *p < ' ' || *p > '~' || *p == '%' ? "%%%02X" : "%c", (unsigned char)*p);
-	if (m.len)
-		td_h2_header(b, "grpc-message", td_buf_str(&m));
-}
-
-static void begin(struct td_buf *b)
-{
-	td_h2_header(b, ":status", "200");
-	td_h2_header(b, "content-type", "application/grpc");
-}
-
-static int refuse(struct td_h2 *h, struct td_h2_stream *s, int status, const char *message, struct td_error *err)
-{
-	td_auto_buf struct td_buf b = {0};
-	begin(&b);
-	status_of(&b, status, message);
-	int r = td_h2_headers(h, s->id, &b, true, err);
-	td_h2_forget(s);
-	return r;
-}
-
 static int unary(const struct td_grpc_server *o, struct td_h2 *h, struct td_h2_stream *s, struct td_error *err)
 {
-	const unsigned char *p = (const unsigned char *)td_buf_str(&s->body);
-	td_auto_buf struct td_buf answer = {0}, head = {0}, tail = {0};
+	td_auto_buf struct td_buf answer = {0};
 	struct td_error e = TD_ERROR_INIT;
-	if (s->body.len < 5 || *p ||
-	    ((size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4]) != s->body.len - 5)
-		return refuse(h, s, FAILED, "this is no one message", err);
-	int r = o->call(o->ctx, s->method, p + 5, s->body.len - 5, &answer, &e);
-	if (r)
-		return refuse(h, s, r == TD_UNSUPPORTED ? UNIMPLEMENTED : FAILED, e.msg, err);
-	begin(&head);
-	status_of(&tail, OK, "");
-	r = td_h2_headers(h, s->id, &head, false, err);
-	if (!r)
-		r = td_h2_message(h, s, td_buf_str(&answer), answer.len, false, err);
-	if (!r)
-		r = td_h2_headers(h, s->id, &tail, true, err);
-	td_h2_forget(s);
-	return r;
+	const void *p;
+	size_t n;
+	if (!td_h2_message(s, &p, &n))
+		return td_h2_refuse(h, s, FAILED, "this is no one message", err);
+	int r = o->call(o->ctx, s->method, p, n, &answer, &e);
+	td_buf_done(&s->body);
+	return r ? td_h2_refuse(h, s, r == TD_UNSUPPORTED ? UNIMPLEMENTED : FAILED, e.msg, err)
+		 : td_h2_answer(h, s, &answer, false, err);
 }
 
 static int news(const struct td_grpc_server *o, struct td_h2 *h, struct td_h2_stream *s, struct td_error *err)
 {
-	td_auto_buf struct td_buf now = {0}, head = {0};
-	bool first = !s->goes_on;
-	o->now(o->ctx, &now);
-	if (!first && now.len == s->said.len && !memcmp(td_buf_str(&now), td_buf_str(&s->said), now.len))
+	td_auto_buf struct td_buf now = {0};
+	if (s->out.len) // the other end has not taken the last one
 		return 0;
-	begin(&head);
-	int r = first ? td_h2_headers(h, s->id, &head, false, err) : 0;
-	if (!r)
-		r = td_h2_message(h, s, td_buf_str(&now), now.len, false, err);
-	s->goes_on = true;
+	o->now(o->ctx, &now);
+	if (s->begun && now.len == s->said.len && !memcmp(td_buf_str(&now), td_buf_str(&s->said), now.len))
+		return 0;
 	td_buf_reset(&s->said);
 	td_buf_add(&s->said, td_buf_str(&now), now.len);
-	return r;
+	return td_h2_answer(h, s, &now, true, err);
 }
 
 static int answer_all(const struct td_grpc_server *o, struct td_h2 *h, struct td_error *err)
@@ -103,27 +63,23 @@ static int answer_all(const struct td_grpc_server *o, struct td_h2 *h, struct td
 		struct td_h2_stream *s = &h->v[i];
 		if (!s->id || !s->ended)
 			continue;
-		r = o->stream && !strcmp(s->method, o->stream) ? news(o, h, s, err) : unary(o, h, s, err);
+		if (o->stream && !strcmp(s->method, o->stream))
+			r = news(o, h, s, err);
+		else if (!s->begun)
+			r = unary(o, h, s, err);
 	}
 	return r;
 }
 
-static void add(struct td_h2 *v, size_t *n, int fd)
+static int serve_one(const struct td_grpc_server *o, struct td_h2 *h, struct td_error *err)
 {
-	struct td_error e = TD_ERROR_INIT;
-	const struct timeval most = {.tv_sec = WRITE_S};
-	if (*n == CONNS || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most))) {
-		close(fd);
-		return;
-	}
-	td_h2_init(&v[*n], fd, true);
-	if (td_h2_greet(&v[*n], &e))
-		td_h2_done(&v[*n]);
-	else
-		++*n;
+	int r = td_h2_take(h, err);
+	if (!r)
+		r = answer_all(o, h, err);
+	return r ? r : td_h2_send(h, err);
 }
 
-static int rounds(const struct td_grpc_server *o, int fd, struct td_h2 *v, size_t *n, struct td_cancel *c,
+static int rounds(const struct td_grpc_server *o, int fd, struct td_h2 **v, size_t *n, struct td_cancel *c,
 		  struct td_error *err)
 {
 	struct stat mine, now;
@@ -132,7 +88,7 @@ static int rounds(const struct td_grpc_server *o, int fd, struct td_h2 *v, size_
 	for (;;) {
 		struct pollfd p[CONNS + 2] = {{fd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
 		for (size_t i = 0; i < *n; i++)
-			p[i + 2] = (struct pollfd){v[i].fd, POLLIN, 0};
+			p[i + 2] = (struct pollfd){v[i]->fd, td_h2_events(v[i]), 0};
 		if (poll(p, *n + 2, TICK_MS) < 0 && errno != EINTR)
 			return td_fail_errno(err, TD_TRANSIENT, errno, "poll");
 		if (td_cancelled(c))
@@ -141,15 +97,17 @@ static int rounds(const struct td_grpc_server *o, int fd, struct td_h2 *v, size_
 			return td_fail(err, TD_NOT_FOUND, "%s was removed", o->socket);
 		for (size_t i = *n; i-- > 0;) {
 			struct td_error e = TD_ERROR_INIT;
-			if (!td_h2_take(&v[i], &e) && !answer_all(o, &v[i], &e))
+			if (!serve_one(o, v[i], &e))
 				continue;
 			td_debug("%s: %s", o->socket, e.msg);
-			td_h2_done(&v[i]);
+			td_h2_free(v[i]);
 			v[i] = v[--*n];
 		}
 		int got = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-		if (got >= 0)
-			add(v, n, got);
+		if (got >= 0 && *n < CONNS)
+			v[(*n)++] = td_h2_new(got, true);
+		else if (got >= 0)
+			close(got);
 	}
 }
 
@@ -159,13 +117,13 @@ int td_grpc_serve(const struct td_grpc_server *o, struct td_cancel *c, struct td
 	int r = make_socket(o->socket, &fd, err);
 	if (r)
 		return r;
-	td_auto_free struct td_h2 *v = td_calloc(CONNS, sizeof(*v));
+	struct td_h2 *v[CONNS];
 	size_t n = 0;
 	if (o->ready)
 		o->ready(o->ctx);
 	r = rounds(o, fd, v, &n, c, err);
 	while (n)
-		td_h2_done(&v[--n]);
+		td_h2_free(v[--n]);
 	if (r != TD_NOT_FOUND)
 		unlink(o->socket);
 	return r;

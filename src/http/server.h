@@ -21,8 +21,8 @@
 //   csr.[ch]                   requests for them
 //   token.c                    base64, SHA-256 and signed tokens
 //   grpc.h grpc_priv.h         gRPC over unix sockets, as kubelets speak it with what is beside them
-//   grpc_client.c grpc_server.c grpc_conn.c  its two ends, and their frames (HTTP/2)
-//   hpack.[ch] proto.c         its headers; the fields of its messages
+//   grpc_client.c grpc_server.c grpc_conn.c  its two ends, and one connection of them
+//   proto.c                    the fields of its messages
 #pragma once
 
 #include "base/cancel.h"
