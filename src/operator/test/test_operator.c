@@ -1905,12 +1905,11 @@ static void a_status_changes_where_it_differs(void **state)
 		{"phase: Running\nautoscale: [{nodeSet: a}]", "phase: Running\nrestUrl: x",
 		 "[{\"op\":\"add\",\"path\":\"/status/restUrl\",\"value\":\"x\"},"
 		 "{\"op\":\"remove\",\"path\":\"/status/autoscale\"}]"},
-		{NULL, "phase: Running",
-		 "[{\"op\":\"add\",\"path\":\"/status\",\"value\":{\"phase\":\"Running\"}}]"},
+		{NULL, "phase: Running", "[{\"op\":\"add\",\"path\":\"/status\",\"value\":{\"phase\":\"Running\"}}]"},
 	};
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		td_auto(td_json_unref) struct td_json *old = cases[i].old ? Y(cases[i].old) : NULL,
-					      *now = Y(cases[i].now);
+						      *now = Y(cases[i].now);
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
 		yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));
 		td_op_status_patch(d, old ? td_json_root(old) : NULL, td_json_root(now));
