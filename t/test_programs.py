@@ -126,10 +126,13 @@ def test_yield_counts_what_each_run_of_a_job_left_idle(box):
     """Of a job that was queued again the comment of the last run says it of all. An allocation without a step idled."""
     runs = ["a|ann|REQUEUED|100|200|gres/gpu=2|7|", "a|ann|COMPLETED|300|400|gres/gpu=2|7|x tandem-use:300:150:50 tandem-use:100:0:200", "a|ann|COMPLETED|100|200|gres/gpu=1|8|",
             "a|ann|CANCELLED by 3|100|200|gres/gpu=1|9|tandem/main/ml/busy=30&idle=10&end=failed/u", "a|ann|REQUEUED|100|110|gres/gpu=1|10|tandem: pre-flight failed", "a|ann|PENDING|Unknown|Unknown||11|",
-            "|||100|200||8.batch|", "a|ann|TIMEOUT|100|200|gres/gpu=2|12|", "|||100|200||12.extern|", "a|ann|TIMEOUT|100|150|gres/gpu=2|13|", "|||140|150||13.0|"]
-    box.stub("sacct", "cat <<'END'\n" + "\n".join(runs) + "\nEND")
+            "a|ann|TIMEOUT|100|200|gres/gpu=2|12|", "a|ann|TIMEOUT|100|150|gres/gpu=2|13|", "a|ann|COMPLETED|100|200|cpu=4|14|"]
+    # Steps are asked for of those alone of which nothing else says whether they computed.
+    box.stub("sacct", "case $* in *' -X '*) cat <<'END'\n" + "\n".join(runs) + "\nEND\nexit;; esac\nprintf '%s\\n' 8 8.batch 12 12.extern 13 13.0 13.1")
     said = subprocess.run(["sh", ROOT / "src/cli/programs/yield.sh", "0", "1000"], env={"PATH": f"{box.path}/bin:/usr/bin:/bin"}, capture_output=True, text=True, timeout=DEADLINE)
-    assert sorted(said.stdout.splitlines()) == ["a|ann|COMPLETED|2|300|50", "a|ann|FAILED|1|100|25", "a|ann|REQUEUED|1|200|200", "a|ann|TIMEOUT|2|300|200", "a|ann|preflight|1|10|0"], said.stderr
+    assert sorted(said.stdout.splitlines()) == ["a|ann|COMPLETED|3|300|50", "a|ann|FAILED|1|100|25", "a|ann|REQUEUED|1|200|200", "a|ann|TIMEOUT|2|300|200", "a|ann|preflight|1|10|0"], said.stderr
+    asked = [c.split("|-j|")[1].split("|")[0] for c in box.calls() if "|-j|" in c]
+    assert [sorted(a.split(","), key=int) for a in asked] == [["8", "10", "12", "13"]]
 
 
 # ---- nodetest.sh ---------------------------------------------------------------------------------------------------------

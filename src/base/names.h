@@ -287,6 +287,7 @@
 
 // The PriorityClass of Slurm's pods on kubelets (deploy/kustomize/base/15-priority.yaml).
 #define TD_PRIORITY_SLURM "tandem-slurm"
+#define TD_PRIORITY_WANTED "tandem-wanted"
 
 // ---- pods of sessions: written by the gateway alone ----
 #define TD_LABEL_SESSION "tandem.dev/session" // its id

@@ -7,6 +7,7 @@
 #include "bridge/scheduler/want.h"
 
 #include "base/log.h"
+#include "pool/allowed.h"
 #include "pool/grow.h"
 #include "slurm/conf.h"
 #include "slurm/view.h"
@@ -16,6 +17,8 @@
 #include <string.h>
 
 enum { EVERY_MS = 3000, SHARE = 20, JOBS = 64, OF_ONE = 16, TIMES_MAX = 4096, PARTS_MAX = 65536 };
+// So many are asked for of Slurm, of one user, till JOBS of them are found that new nodes might help.
+enum { LOOKS = 512, LOOKS_OF_ONE = 64 };
 
 struct grow_look {
 	struct td_bridge *b;
@@ -27,6 +30,8 @@ struct grow_look {
 	bool *may[JOBS];
 	size_t n;
 	const char *names[TD_GROW_SETS];
+	bool *in;                 // of each node, TD_GROW_SETS each: whether it is of that set
+	struct td_buf partitions; // of all nodes of the sets: "a,b"
 	struct td_grow_set sets[TD_GROW_SETS];
 	long long most[TD_GROW_SETS];  // nodes that it may have
 	long long known[TD_GROW_SETS]; // nodes of the set that Slurm has and keeps
@@ -105,12 +110,6 @@ bool td_growth_read(const struct td_slurm_job *j, char kinds[][64], struct td_gr
 	return ok;
 }
 
-static bool of_set(const struct td_slurm_node *n, const char *set)
-{
-	td_auto_free char *mark = td_slurm_set_feature(set);
-	return td_bridge_lists(n->features, mark);
-}
-
 static void add(struct grow_look *k, const struct td_policies_known *x)
 {
 	struct td_error e = TD_ERROR_INIT;
@@ -128,7 +127,7 @@ static void add(struct grow_look *k, const struct td_policies_known *x)
 		return;
 	for (size_t i = 0; i < k->all->n; i++)
 		for (size_t s = 0; s < k->n_sets && may[i]; s++)
-			some |= g->in[s] |= of_set(&k->all->v[i], k->names[s]);
+			some |= g->in[s] |= k->in[i * TD_GROW_SETS + s];
 	if (!some)
 		return;
 	g->may = k->may[k->n] = td_steal(may);
@@ -146,23 +145,36 @@ static int before(const void *a, const void *b)
 					  : (x->id > y->id) - (x->id < y->id);
 }
 
+static size_t of_user(const struct td_policies_known *const *v, size_t n, const char *user)
+{
+	size_t same = 0;
+	for (size_t i = 0; i < n; i++)
+		same += td_streq(v[i]->user, user);
+	return same;
+}
+
+// Whether it waits, and what is known of it says nothing against new nodes of the sets.
+static bool might(const struct grow_look *k, const struct td_policies_known *x)
+{
+	return x->read && x->phase == TD_PHASE_WAITING && !x->held && !x->aside && !x->nobodys && !x->named &&
+	       (empty(x->partition) || td_pool_lists_any(td_buf_str(&k->partitions), x->partition));
+}
+
 static void read_jobs(struct grow_look *k, const struct td_policies_facts *f)
 {
 	td_auto_free const struct td_policies_known **v = td_calloc(f->n + 1, sizeof(*v));
-	size_t n = 0;
-	for (size_t i = 0; i < f->n; i++) {
-		const struct td_policies_known *x = &f->v[i];
-		if (x->read && x->phase == TD_PHASE_WAITING && !x->held && !x->aside && !x->nobodys)
-			v[n++] = x;
-	}
+	const struct td_policies_known *looked[LOOKS];
+	size_t n = 0, looks = 0;
+	for (size_t i = 0; i < f->n; i++)
+		if (might(k, &f->v[i]))
+			v[n++] = &f->v[i];
 	if (n)
 		qsort(v, n, sizeof(*v), before);
-	for (size_t i = 0; i < n && k->n < JOBS && !td_cancelled(k->b->cancel); i++) {
-		size_t same = 0;
-		for (size_t m = 0; m < k->n; m++)
-			same += td_streq(k->of[m]->user, v[i]->user);
-		if (same < OF_ONE)
-			add(k, v[i]);
+	for (size_t i = 0; i < n && k->n < JOBS && looks < LOOKS && !td_cancelled(k->b->cancel); i++) {
+		if (of_user(k->of, k->n, v[i]->user) >= OF_ONE || of_user(looked, looks, v[i]->user) >= LOOKS_OF_ONE)
+			continue;
+		looked[looks++] = v[i];
+		add(k, v[i]);
 	}
 }
 
@@ -186,6 +198,34 @@ static bool serves(const struct td_slurm_node *n)
 	return back || td_slurm_node_usable(n->states);
 }
 
+static void read_members(struct grow_look *k)
+{
+	td_auto_strv struct td_strv marks = {0}, partitions = {0};
+	const char *last = NULL;
+	k->in = td_calloc((k->all->n + 1) * TD_GROW_SETS, sizeof(*k->in));
+	for (size_t s = 0; s < k->n_sets; s++) {
+		td_auto_free char *mark = td_slurm_set_feature(k->names[s]);
+		td_strv_add(&marks, mark);
+	}
+	for (size_t i = 0; i < k->all->n; i++) {
+		const struct td_slurm_node *n = &k->all->v[i];
+		bool *in = &k->in[i * TD_GROW_SETS], any = false;
+		for (size_t s = 0; s < k->n_sets; s++)
+			any |= in[s] = td_bridge_lists(n->features, marks.v[s]);
+		if (!any || empty(n->partitions) || td_streq(last, n->partitions))
+			continue;
+		last = n->partitions;
+		td_auto_strv struct td_strv l = {0};
+		td_strv_split(&l, last, ',');
+		for (size_t m = 0; m < l.n; m++) {
+			if (td_strv_has(&partitions, l.v[m]))
+				continue;
+			td_strv_add(&partitions, l.v[m]);
+			td_buf_printf(&k->partitions, "%s%s", k->partitions.len ? "," : "", l.v[m]);
+		}
+	}
+}
+
 static struct td_grow_node *read_nodes(struct grow_look *k)
 {
 	struct td_grow_node *v = td_calloc(k->all->n + 1, sizeof(*v));
@@ -196,7 +236,7 @@ static struct td_grow_node *read_nodes(struct grow_look *k)
 						     !td_slurm_node_busy(n->states) && n->alloc_cpus <= 0};
 		bool leaves = (n->states & TD_NODE(DRAIN)) && td_pool_reason_is(n->reason, TD_REASON_SCALE_IN);
 		for (size_t s = 0; s < k->n_sets; s++) {
-			if (!of_set(n, k->names[s]))
+			if (!k->in[i * TD_GROW_SETS + s])
 				continue;
 			struct td_grow_room r = room_of(k, n, false);
 			k->known[s] += !leaves;
@@ -252,6 +292,7 @@ void td_growth_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td
 	k->slurm = slurm;
 	k->all = &snap->nodes;
 	read_sets(k, sc);
+	read_members(k);
 	if (k->n_sets)
 		read_jobs(k, f);
 	td_auto_free struct td_grow_node *v = read_nodes(k);
@@ -273,6 +314,8 @@ void td_growth_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td
 		td_warn("writing status.wanted: %s", e.msg);
 	for (size_t i = 0; i < k->n; i++)
 		free(k->may[i]);
+	free(k->in);
+	td_buf_done(&k->partitions);
 	free(k);
 	int64_t pause = (td_now(b) - began) * SHARE;
 	*next_ms = td_now(b) + (pause > EVERY_MS ? pause : EVERY_MS);

@@ -3,8 +3,10 @@
 // decide how many nodes would let them begin, and writes that to status.wanted; the operator asks Kubernetes for machines.
 // Nothing is remembered from pass to pass.
 //
-// Costs nothing where no NodeSet has spec.autoscale. Else of each of at most JOBS jobs that wait, OF_ONE of one user, two
-// or three requests to Slurm, every few seconds, a twentieth of the thread's time at most.
+// Costs nothing where no NodeSet has spec.autoscale. Else two or three requests to Slurm for each job that waits in a
+// partition of these NodeSets, in the order of Slurm's priorities, until JOBS of them are found that new nodes might help,
+// OF_ONE of one user, or LOOKS were looked at, LOOKS_OF_ONE of one user; every few seconds, a twentieth of the thread's time
+// at most.
 #pragma once
 
 #include "bridge/bridge.h"

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { MADE = 64 }; // pods at one pass: the next one, seconds later, makes more
+
 bool td_op_autoscale(const yyjson_val *set)
 {
 	return yyjson_is_obj(td_jget(set, "spec.autoscale"));
@@ -108,7 +110,8 @@ struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_obj
 	td_jm_copyval(d, spec, "nodeSelector", td_jget(set->root, "spec.nodeSelector"));
 	if (td_jget(set->root, "spec.affinity"))
 		td_jm_copyval(d, spec, "affinity", td_jget(set->root, "spec.affinity"));
-	if (p->op->image) { // never beside a slurmd, nor two on one node; where there is no kubelet the CPUs see to it
+	if (p->op->image) { // behind all others, never beside a slurmd, nor two on one node; where there is no kubelet the CPUs see to it
+		td_jm_str(d, spec, "priorityClassName", TD_PRIORITY_WANTED);
 		yyjson_mut_val *l =
 			td_jm_arr(d, spec, "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution");
 		static const char *const names[] = {"slurmd", "wanted-node"};
@@ -138,7 +141,7 @@ bool td_op_is_wanted(const struct td_object *pod)
 	return td_streq(td_object_label(pod, TD_LABEL_NAME), TD_WANTED_NODE) && td_object_label(pod, TD_LABEL_NODESET);
 }
 
-static int drop(const struct td_op_pass *p, const struct td_object *o, struct td_error *err)
+int td_op_wanted_drop(const struct td_op_pass *p, const struct td_object *o, struct td_error *err)
 {
 	const struct td_kube_delete_opts del = {.uid = o->uid, .grace_s = 0};
 	int r = td_kube_delete(p->op->k, &td_pods, o->ns, o->name, &del, p->c, err);
@@ -148,26 +151,27 @@ static int drop(const struct td_op_pass *p, const struct td_object *o, struct td
 int td_op_autoscale_act(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
 			const struct td_op_scale *s, struct td_error *err)
 {
-	td_auto_objects struct td_objects pods = {0};
-	td_informer_list(p->op->pods, set->ns, &pods);
+	td_auto_objects struct td_objects all = {0}, pods = {0};
+	td_informer_list(p->op->pods, set->ns, &all);
+	for (size_t i = 0; i < all.n; i++)
+		if (td_op_is_wanted(all.v[i]) && td_streq(td_object_label(all.v[i], TD_LABEL_NODESET), set->name))
+			td_objects_add(&pods, td_object_ref(all.v[i]));
 	td_op_sort(&pods);
 	td_auto_strv struct td_strv names = {0};
-	long long have = 0;
+	long long have = 0, made = 0;
 	for (size_t i = 0; i < pods.n; i++) {
 		const struct td_object *o = pods.v[i];
-		if (!td_op_is_wanted(o) || !td_streq(td_object_label(o, TD_LABEL_NODESET), set->name))
-			continue;
 		td_strv_add(&names, o->name);
 		if (td_object_deleting(o))
 			continue;
 		// One that has a place says that the machine is there. Its room is slurmd's.
 		bool over = have >= s->machines || td_jstr(o->root, "spec.nodeName") || td_kube_pod_ended(o->root);
-		int r = over ? drop(p, o, err) : 0;
+		int r = over ? td_op_wanted_drop(p, o, err) : 0;
 		if (r)
 			return r;
 		have += !over;
 	}
-	for (size_t at = 0; have < s->machines && p->sc; at++) {
+	for (size_t at = 0; have < s->machines && made < MADE && p->sc; at++) {
 		td_auto_free char *name = td_asprintf("%s-%s-wanted-%zu", p->cluster, set->name, at);
 		if (td_strv_has(&names, name))
 			continue;
@@ -181,6 +185,7 @@ int td_op_autoscale_act(const struct td_op_pass *p, struct td_object *set, const
 				       "a machine is asked for by pod %s: %s", name,
 				       s->why ? s->why : "there are fewer than spec.autoscale.min");
 		have++;
+		made++;
 	}
 	return 0;
 }

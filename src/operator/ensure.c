@@ -39,7 +39,8 @@ static yyjson_mut_val *op_add(yyjson_mut_doc *d, const char *what, const char *p
 	yyjson_mut_val *o = yyjson_mut_obj(d);
 	td_jm_str(d, o, "op", what);
 	td_jm_str(d, o, "path", path);
-	td_jm_set(d, o, "value", value);
+	if (value)
+		td_jm_set(d, o, "value", value);
 	yyjson_mut_arr_append(yyjson_mut_doc_get_root(d), o);
 	return o;
 }
@@ -176,6 +177,28 @@ void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val 
 	}
 }
 
+void td_op_status_patch(yyjson_mut_doc *d, yyjson_val *old, yyjson_val *now)
+{
+	if (!yyjson_is_obj(old)) {
+		op_add(d, "add", "/status", yyjson_val_mut_copy(d, now));
+		return;
+	}
+	yyjson_obj_iter it = yyjson_obj_iter_with(now);
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
+		const char *s = yyjson_get_str(k), *key = s ? s : "";
+		td_auto_free char *at = td_asprintf("/status/%s", key);
+		if (!td_jequal(td_jkey(old, key), yyjson_obj_iter_get_val(k)))
+			op_add(d, "add", at, yyjson_val_mut_copy(d, yyjson_obj_iter_get_val(k)));
+	}
+	it = yyjson_obj_iter_with(old);
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
+		const char *s = yyjson_get_str(k), *key = s ? s : "";
+		td_auto_free char *at = td_asprintf("/status/%s", key);
+		if (!td_jkey(now, key))
+			op_add(d, "remove", at, NULL);
+	}
+}
+
 int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status,
 		       struct td_cancel *c, struct td_error *err)
 {
@@ -185,7 +208,10 @@ int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_obj
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
 	yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));
 	op_add(d, "test", "/metadata/uid", yyjson_mut_strcpy(d, o->uid));
-	op_add(d, "add", "/status", yyjson_val_mut_copy(d, td_json_root(now)));
+	if (gvr == &td_slurmclusters) // a part of it is the bridge's, which may have written it since
+		td_op_status_patch(d, td_jget(o->root, "status"), td_json_root(now));
+	else
+		op_add(d, "add", "/status", yyjson_val_mut_copy(d, td_json_root(now)));
 	int r = td_kube_patch(op->k, TD_AT(gvr, o->ns, o->name, "status"), TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c,
 			      NULL, err);
 	return r ? td_wrap(err, "writing the status of %s %s/%s", gvr->kind, o->ns, o->name) : 0;

@@ -116,6 +116,7 @@ void td_op_autoscale_decide(const struct td_op_pass *p, const struct td_object *
 struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows,
 				 size_t at);
 bool td_op_is_wanted(const struct td_object *pod);
+int td_op_wanted_drop(const struct td_op_pass *p, const struct td_object *pod, struct td_error *err);
 // Makes and removes these pods, so that there are as many as machines are asked for.
 int td_op_autoscale_act(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
 			const struct td_op_scale *s, struct td_error *err);

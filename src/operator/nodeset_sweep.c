@@ -9,14 +9,21 @@ static int pods_gone(const struct td_op_pass *p, const struct td_objects *pods, 
 {
 	for (size_t i = 0; i < pods->n; i++) {
 		const struct td_object *o = pods->v[i];
-		bool owned = !td_op_is_slurmd(o) || !td_streq(td_object_label(o, TD_LABEL_CLUSTER), p->cluster) ||
-			     td_object_deleting(o);
+		bool wanted = td_op_is_wanted(o);
+		bool owned = (!td_op_is_slurmd(o) && !wanted) ||
+			     !td_streq(td_object_label(o, TD_LABEL_CLUSTER), p->cluster) || td_object_deleting(o);
 		// A NodeSet that now names another cluster still owns its pods, so that a typing
 		// error ends nothing.
 		td_auto(td_object_unref) struct td_object *set =
 			p->sc ? td_informer_get(p->op->nodesets, p->ns, td_object_label(o, TD_LABEL_NODESET)) : NULL;
 		if (owned || set)
 			continue;
+		if (wanted) {
+			int r = td_op_wanted_drop(p, o, err);
+			if (r)
+				return r;
+			continue;
+		}
 		const struct td_kube_delete_opts del = {.uid = o->uid, .grace_s = -1};
 		td_info("slurmd pod %s/%s belongs to no NodeSet any more: ended", p->ns, o->name);
 		int r = td_kube_delete(p->op->k, &td_pods, p->ns, o->name, &del, p->c, err);

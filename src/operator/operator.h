@@ -736,7 +736,10 @@ int td_op_people_ensure(struct td_op *op, const struct td_object *sc, struct td_
 // do not change.
 void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *old_status,
 		      const struct td_pool_condition *v, size_t n, long long generation);
-// Writes the status if it differs from that in o.
+// Appends to a JSON patch what makes the status old that of now, and touches no field in which they agree: of those that
+// are somebody else's, now has what old has. Pure.
+void td_op_status_patch(yyjson_mut_doc *d, yyjson_val *old, yyjson_val *now);
+// Writes the status if it differs from that in o; of a SlurmCluster, what differs.
 int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status,
 		       struct td_cancel *c, struct td_error *err);
 

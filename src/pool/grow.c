@@ -41,19 +41,34 @@ static size_t fill(struct td_grow_node *x, const struct td_grow_job *j, size_t l
 	return n;
 }
 
+struct grow_undo {
+	size_t at;
+	struct td_grow_node was;
+};
+
 struct grow_pool { // the nodes that are there, and behind them those that are opened
 	struct td_grow_node *v;
 	size_t *of; // of an opened one: its set
 	size_t there, n;
+	size_t from;            // the nodes before it have no room for a part of the job that is placed
+	struct grow_undo *undo; // what the nodes were that it took something of
+	size_t n_undo;
 };
 
-// False: it does not fit; what it took is to be given back.
+// False: it does not fit; what it took is to be given back. Costs what it takes, but for the first of an array's tasks.
 static bool place(struct grow_pool *p, struct td_grow_set *sets, size_t n_sets, const struct td_grow_job *j)
 {
 	size_t left = j->parts;
-	for (size_t i = 0; i < p->n && left; i++)
-		if (i < p->there ? j->may && j->may[i] : j->in[p->of[i]])
-			left -= fill(&p->v[i], j, left);
+	p->n_undo = 0;
+	for (size_t i = p->from; i < p->n && left; i++) {
+		const struct td_grow_node was = p->v[i];
+		size_t got = (i < p->there ? j->may && j->may[i] : j->in[p->of[i]]) ? fill(&p->v[i], j, left) : 0;
+		left -= got;
+		if (got)
+			p->undo[p->n_undo++] = (struct grow_undo){i, was};
+		else if (i == p->from)
+			p->from++;
+	}
 	for (size_t s = 0; s < n_sets && left; s++) {
 		while (j->in[s] && left && sets[s].wanted < sets[s].room) {
 			struct td_grow_node x = {sets[s].shape, true};
@@ -78,14 +93,16 @@ void td_pool_grow(struct td_grow_node *v, size_t n, struct td_grow_set *sets, si
 		sets[s].first = SIZE_MAX;
 		room += sets[s].room;
 	}
-	struct grow_pool p = {td_calloc(room + 1, sizeof(*p.v)), td_calloc(room + 1, sizeof(*p.of)), n, n};
-	td_auto_free struct td_grow_node *undo = td_calloc(room + 1, sizeof(*undo));
+	td_auto_free struct td_grow_node *all = td_calloc(room + 1, sizeof(*all));
+	td_auto_free size_t *of = td_calloc(room + 1, sizeof(*of));
+	td_auto_free struct grow_undo *undo = td_calloc(room + 1, sizeof(*undo));
+	struct grow_pool p = {.v = all, .of = of, .there = n, .n = n, .undo = undo};
 	if (n)
 		memcpy(p.v, v, n * sizeof(*v));
 	for (size_t i = 0; i < n_jobs; i++) {
+		p.from = 0;
 		for (size_t t = 0; t < jobs[i].times; t++) {
 			size_t was = p.n;
-			memcpy(undo, p.v, p.n * sizeof(*undo));
 			for (size_t s = 0; s < n_sets; s++)
 				before[s] = sets[s].wanted;
 			bool ok = place(&p, sets, n_sets, &jobs[i]);
@@ -95,7 +112,8 @@ void td_pool_grow(struct td_grow_node *v, size_t n, struct td_grow_set *sets, si
 			if (ok)
 				continue;
 			p.n = was;
-			memcpy(p.v, undo, p.n * sizeof(*undo));
+			for (size_t k = 0; k < p.n_undo; k++)
+				p.v[p.undo[k].at] = p.undo[k].was;
 			for (size_t s = 0; s < n_sets; s++)
 				sets[s].wanted = before[s];
 			break; // nor do its others
@@ -103,8 +121,6 @@ void td_pool_grow(struct td_grow_node *v, size_t n, struct td_grow_set *sets, si
 	}
 	if (n)
 		memcpy(v, p.v, n * sizeof(*v));
-	free(p.v);
-	free(p.of);
 }
 
 // ---- how many nodes ----

@@ -1,11 +1,27 @@
 #!/bin/sh
 # What `tandem usage --yield` runs in the login pod: runs of jobs from $1 to $2 (epoch seconds) and the seconds of GPUs
-# that they held in that time, and those of them that idled as far as was measured, one line for each account, user and end. Each run of a requeued job is one (-D). The
-# word preflight is for a run whose test before the job failed: it was queued again within two minutes, and its
-# admin comment says so. A native allocation in which no step was started, as of a salloc that nobody used, has no process
-# that could be measured: all of its time idled.
+# that they held in that time, and those of them that idled as far as was measured, one line for each account, user and
+# end. Each run of a requeued job is one (-D). The word preflight is for a run whose test before the job failed: it was
+# queued again within two minutes, and its admin comment says so. A native allocation in which no step was started, as of a
+# salloc that nobody used, has no process that could be measured: all of its time idled. Steps are asked for of those jobs
+# alone that hold devices and say nothing of their use: of each job slurmdbd asks its database anew.
 set -eu
-SLURM_TIME_FORMAT=%s sacct -D -a -n -P -T -S "uts$1" -E "uts$2" -o Account,User,State,Start,End,AllocTRES,JobIDRaw,AdminComment | awk -F'|' -v from="$1" -v to="$2" '
+export SLURM_TIME_FORMAT=%s
+runs=$(sacct -D -a -X -n -P -T -S "uts$1" -E "uts$2" -o Account,User,State,Start,End,AllocTRES,JobIDRaw,AdminComment)
+steps=$(printf '%s\n' "$runs" | awk -F'|' '
+index($8, "tandem-use:") { known[$7] }
+$4 ~ /^[0-9]+$/ && index("," $6, ",gres/gpu=") && index($8, "tandem/") != 1 { asked[$7] }
+END {
+	for (job in asked)
+		if (!(job in known))
+			printf "%s%s", job, ++n % 1000 ? "," : "\n"
+	print ""
+}' | while read -r jobs; do
+	[ -n "$jobs" ] || continue
+	of=$(sacct -D -a -n -P -S "uts$1" -E "uts$2" -j "${jobs%,}" -o JobIDRaw)
+	printf '%s\n' "$of" | sed -n '/[.]/s/^/||||||/p'
+done)
+printf '%s\n' "$steps" "$runs" | awk -F'|' -v from="$1" -v to="$2" '
 function amount(list, name,    i, n, t) {
 	n = split(list, t, ",")
 	for (i = 1; i <= n; i++)

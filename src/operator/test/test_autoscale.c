@@ -32,6 +32,7 @@ static void a_pod_of_the_shape_of_a_node(void **state)
 	assert_string_equal(td_jstr(td_jget(o, "metadata.ownerReferences.[0]"), "uid"), "s1");
 	yyjson_val *apart = td_jget(o, "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution");
 	assert_int_equal(yyjson_arr_size(apart), 2);
+	assert_string_equal(td_jstr(o, "spec.priorityClassName"), "tandem-wanted"); // it takes nobody's place
 
 	op.image = NULL; // the embedded plane knows no such affinity
 	td_auto(td_json_unref) struct td_json *plain = td_op_wanted_pod(&p, set, &none, 0);

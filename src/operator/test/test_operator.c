@@ -1894,6 +1894,31 @@ static void test_storage_groups(void **state)
 		td_object_unref(t[i].o);
 }
 
+// What the bridge has written of it since stays: a field in which nothing differs is not in the patch.
+static void a_status_changes_where_it_differs(void **state)
+{
+	static const struct {
+		const char *old, *now, *want;
+	} cases[] = {
+		{"phase: Running\nwanted: [{nodeSet: a}]", "phase: Degraded\nwanted: [{nodeSet: a}]",
+		 "[{\"op\":\"add\",\"path\":\"/status/phase\",\"value\":\"Degraded\"}]"},
+		{"phase: Running\nautoscale: [{nodeSet: a}]", "phase: Running\nrestUrl: x",
+		 "[{\"op\":\"add\",\"path\":\"/status/restUrl\",\"value\":\"x\"},"
+		 "{\"op\":\"remove\",\"path\":\"/status/autoscale\"}]"},
+		{NULL, "phase: Running", "[{\"op\":\"add\",\"path\":\"/status\",\"value\":{\"phase\":\"Running\"}}]"},
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto(td_json_unref) struct td_json *old = cases[i].old ? Y(cases[i].old) : NULL,
+						      *now = Y(cases[i].now);
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
+		yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));
+		td_op_status_patch(d, old ? td_json_root(old) : NULL, td_json_root(now));
+		char *text = yyjson_mut_write(d, 0, NULL);
+		assert_string_equal(text, cases[i].want);
+		free(text);
+	}
+}
+
 static void what_a_new_node_must_reach(void **state)
 {
 	td_auto_buf struct td_buf text = {0};
@@ -1920,6 +1945,7 @@ int main(void)
 {
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test(what_a_new_node_must_reach),
+		cmocka_unit_test(a_status_changes_where_it_differs),
 		cmocka_unit_test(test_places_of_hosts),
 		cmocka_unit_test(test_whose_namespace),
 		cmocka_unit_test(test_objects),

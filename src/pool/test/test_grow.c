@@ -84,6 +84,25 @@ static void an_array_gets_what_there_may_be(void **state)
 	assert_int_equal(wanted(NULL, 0, 0, &j, 1), 0);
 }
 
+// What does not fit gives back all that it took, of each node that has room for a part of it.
+static void what_does_not_fit_takes_nothing(void **state)
+{
+	static const bool yes[] = {true, true, true};
+	struct td_grow_node v[] = {{node, true}, {{0}, false}, {node, true}};
+	struct td_grow_job j[] = {job(7, 1), job(1, 2), job(1, 2), job(1, 2)};
+	for (size_t i = 0; i < 4; i++)
+		j[i].may = yes;
+	j[0].times = 3;
+	assert_int_equal(wanted(v, 3, 1, j, 4), 1);
+	j[0].parts = 5; // one such job fits, and fills all that there may be
+	struct td_grow_node w[] = {{node, true}, {{0}, false}, {node, true}};
+	struct td_grow_set s = set_of(2);
+	td_pool_grow(w, 3, &s, 1, j, 4);
+	assert_int_equal(s.wanted, 2);
+	assert_int_equal(s.first, 0);
+	assert_int_equal(w[0].left.gres[0] + w[2].left.gres[0], 0);
+}
+
 static void each_takes_the_sets_where_it_may_run(void **state)
 {
 	struct td_grow_set s[] = {set_of(1), set_of(4)};
@@ -218,6 +237,7 @@ int main(void)
 		cmocka_unit_test(who_could_never_run_asks_for_none),
 		cmocka_unit_test(parts_with_nodes_of_their_own_share_none),
 		cmocka_unit_test(an_array_gets_what_there_may_be),
+		cmocka_unit_test(what_does_not_fit_takes_nothing),
 		cmocka_unit_test(each_takes_the_sets_where_it_may_run),
 		cmocka_unit_test(what_is_wanted_is_made_up_to_the_most),
 		cmocka_unit_test(a_machine_that_comes_is_not_asked_for_again),
