@@ -287,12 +287,17 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     theirs = pool.sbatch("-J", "session-forged", "-w", "h0")
     pool.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "session-forged", "namespace": "researcher", "labels": {"tandem.dev/session": "forged"}, "annotations": {"tandem.dev/session-owner": "root"}},
                 "data": {"request": '{"kind": "shell", "machines": "metal"}', "machines": "metal", "job": str(theirs), "ended": "1"}})
+    # Who makes a pod with the label of what stands for such a session has none: nothing has checked whose that is.
+    pool.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "session-made", "namespace": "researcher", "labels": {"tandem.dev/session": "made", "tandem.dev/host": "metal"},
+                "annotations": {"tandem.dev/session-owner": "researcher", "tandem.dev/session-kind": "shell"}},
+                "spec": {"schedulingGates": [{"name": "tandem.dev/never"}], "containers": [{"name": "main", "image": "x"}]}})
+    assert "made" not in [x["id"] for x in me.json("session", "list")["sessions"]] and me.api("GET", "/sessions/made")[0] == 404
     me.run("session", "stop", s["id"])
     wait_for("its job ends", lambda: pool.job(other)["JobState"] == "CANCELLED")
     assert state(s)["error"]["code"]
 
     assert pool.job(theirs)["JobState"] in ("PENDING", "RUNNING")
-    pool.kubectl("-n", "researcher", "delete", "configmap", "session-forged")
+    pool.kubectl("-n", "researcher", "delete", "configmap/session-forged", "pod/session-made")
     pool.ask("scancel", theirs)
 
     # What is not known is never idle, and is said; of the other one all is known, and it was ended.

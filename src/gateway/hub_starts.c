@@ -54,25 +54,31 @@ static int write_start(struct td_gateway *g, const struct td_object *f, const ch
 	return td_kube_patch(g->kube, TD_AT(&td_federations, NULL, f->name), TD_PATCH_MERGE, o, c, NULL, err);
 }
 
-// Has the Federation say that by, or nobody (by NULL), starts a session of his. was: who is to be there before, NULL:
-// nobody. TD_THROTTLED: it is another one.
-static int swap(struct td_gateway *g, const char *federation, const char *user, const char *was, const char *by,
-		struct td_cancel *c, struct td_error *err)
+// Has the Federation say that by starts a session of his, or (ends) does so no more. What is so already, by a write whose
+// reply was lost too, stays. TD_THROTTLED: another one starts one.
+static int write_so(struct td_gateway *g, const char *federation, const char *user, const char *by, bool ends,
+		    struct td_cancel *c, struct td_error *err)
 {
+	bool lost = false;
 	for (int tries = 0; tries < TRIES; tries++) {
 		td_auto(td_object_unref) struct td_object *f = NULL;
 		int r = td_kube_get(g->kube, &td_federations, NULL, federation, c, &f, err);
 		if (r)
 			return r;
 		struct td_fed_start s = read_start(td_jkey(td_jget(f->root, "state.starting"), user));
-		if (was ? !td_streq(s.by, was) : td_fed_start_counts(&s, td_real_ms(&td_clock_system) / 1000))
+		if (td_streq(s.by, by) != ends)
+			return 0;
+		if (!ends && td_fed_start_counts(&s, td_real_ms(&td_clock_system) / 1000))
 			return td_fail(err, TD_THROTTLED, "another session of yours is being started: try again");
-		r = write_start(g, f, user, by, c, err);
+		r = write_start(g, f, user, ends ? NULL : by, c, err);
 		if (r == TD_DENIED)
 			return td_fail(err, TD_TRANSIENT, "this gateway may not write to Federation %s: %s", federation,
 				       err->msg);
-		if (r != TD_CONFLICT)
+		if (r == TD_UNCERTAIN && lost) // no session is started by it
+			return td_fail(err, TD_TRANSIENT, "Federation %s: %s", federation, err->msg);
+		if (r != TD_CONFLICT && r != TD_UNCERTAIN)
 			return r;
+		lost = r == TD_UNCERTAIN;
 		if ((r = td_cancel_wait(c, AGAIN_MS)))
 			return td_fail(err, r, "cancelled");
 	}
@@ -95,7 +101,7 @@ int td_hub_start_begin(struct td_gateway_ask *q, const struct td_hub *h, struct 
 		return 0;
 	td_random(&word, sizeof(word));
 	snprintf(ret->by, sizeof(ret->by), "%016" PRIx64, word);
-	int r = swap(q->g, h->name, q->user.name, NULL, ret->by, td_gateway_cancel(q), err);
+	int r = write_so(q->g, h->name, q->user.name, ret->by, false, td_gateway_cancel(q), err);
 	if (r)
 		td_gateway_release(q->g->limits, held);
 	return r;
@@ -114,7 +120,7 @@ void td_hub_start_end(struct td_gateway_ask *q, const struct td_hub *h, const st
 	td_auto_free char *held = held_as(q);
 	struct td_error e = TD_ERROR_INIT;
 	// What a member may do yet is counted when it is there: until then it keeps the next one from starting.
-	if (*s->by && sure && swap(q->g, h->name, q->user.name, s->by, NULL, q->g->cancel, &e))
+	if (*s->by && sure && write_so(q->g, h->name, q->user.name, s->by, true, q->g->cancel, &e))
 		td_info("the start of a session of %s still counts in Federation %s: %s", q->user.name, h->name, e.msg);
 	td_gateway_release(q->g->limits, held);
 }

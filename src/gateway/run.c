@@ -95,7 +95,6 @@ static bool refused(int r)
 	return r && r != TD_UNCERTAIN && r != TD_TRANSIENT && r != TD_CANCELLED;
 }
 
-// first: what all steps wait for, "afterok:3"; NULL: nothing.
 // Numbers of slurm_errno.h, besides those of slurm/rest.h.
 enum { INVALID_PARTITION = 2000, INVALID_FEATURE = 2029 };
 
@@ -129,6 +128,7 @@ static int refused_because(const struct td_slurm_batch *b, struct td_error *err)
 			      says);
 }
 
+// first: what all steps wait for, "afterok:3"; NULL: nothing.
 static int submit(struct td_gateway_ask *q, struct td_slurm *client, const char *first, struct td_gateway_plan *p,
 		  int64_t *jobs, struct td_error *err)
 {

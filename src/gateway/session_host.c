@@ -19,7 +19,6 @@
 
 extern const struct td_embedded td_gateway_files[];
 
-#define CONTAINER "session"                      // its name in the job (docs/containers.md)
 enum { LATER_MIN = 2, NEW_S = 60, WORDS = 300 }; // NEW_S: until a job must have been seen
 
 const char *td_session_host_asked(const yyjson_val *body)

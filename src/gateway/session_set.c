@@ -92,7 +92,8 @@ void td_session_set_done(struct td_session_set *s)
 int td_session_set_find(struct td_gateway *g, const struct td_object *record, struct td_cancel *c,
 			struct td_session_set *ret, struct td_error *err)
 {
-	td_auto_free char *labels = td_asprintf(TD_LABEL_SESSION "=%s", td_object_label(record, TD_LABEL_SESSION));
+	td_auto_free char *labels =
+		td_asprintf(TD_LABEL_SESSION "=%s" TD_SESSION_REAL, td_object_label(record, TD_LABEL_SESSION));
 	int r = td_kube_list(g->kube, &td_pods, record->ns, labels, NULL, c, &ret->all, err);
 	if (!r)
 		td_session_set_of(record, &ret->all, ret);

@@ -52,6 +52,10 @@ int td_session_find(struct td_gateway_ask *q, const char *id, struct td_object *
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	if (!r)
 		r = td_kube_get(q->g->kube, &td_pods, ns, name, td_http_cancel(q->x), &o, err);
+	if (!r && td_session_host(o)) { // whose, and of which job, nobody has checked
+		td_object_unref(td_steal(o));
+		r = TD_NOT_FOUND;
+	}
 	if (r == TD_NOT_FOUND) { // it may be a job, and no pod
 		td_auto(td_object_unref) struct td_object *kept = NULL;
 		struct td_error none = TD_ERROR_INIT;
@@ -202,7 +206,7 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 int td_session_list(struct td_gateway *g, const char *ns, struct td_cancel *c, struct td_objects *ret,
 		    struct td_error *err)
 {
-	return td_kube_list(g->kube, &td_pods, ns, TD_LABEL_SESSION, NULL, c, ret, err);
+	return td_kube_list(g->kube, &td_pods, ns, TD_LABEL_SESSION TD_SESSION_REAL, NULL, c, ret, err);
 }
 
 // The record of the session whose pod this is; NULL: there is none.

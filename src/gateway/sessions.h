@@ -241,8 +241,10 @@ void td_session_complains(struct td_gateway_limits *l, const char *who, const ch
 // ---- session_host.c: sessions on machines without a kubelet: Slurm jobs, which the rest sees as pods ----
 // The NodeSet of machines that is asked for; NULL: it is a pod.
 const char *td_session_host_asked(const yyjson_val *body);
-// The same, of what stands for a session's pod; of its record.
+// The same, of what stands for a session's pod; of its record. The label is on no pod of the API: whoever makes pods in his
+// namespace could name another person there. Pods are listed and read without those that have it.
 const char *td_session_host(const struct td_object *pod);
+#define TD_SESSION_REAL ",!" TD_LABEL_HOST // in a selector
 const char *td_session_host_record(const struct td_object *record);
 // Whether what was asked for can be there.
 int td_session_host_check(const yyjson_val *body, struct td_error *err);

@@ -57,14 +57,13 @@ static size_t granted(const struct td_op_tenant_pass *p, size_t at, const char *
 
 size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t at, const char *const **ret)
 {
+	struct td_op_tenant *t = &p->v[at];
 	struct td_pool_storage_group *groups;
 	const char *const *has;
-	size_t n_groups = read_groups(p->arena, p->sc, &groups), n_has, most = 1, n = 0;
-	if (!n_groups) {
-		*ret = NULL;
-		return 0;
-	}
-	n_has = granted(p, at, &has);
+	*ret = t->denied;
+	if (t->denied)
+		return t->n_denied;
+	size_t n_groups = read_groups(p->arena, p->sc, &groups), n_has = granted(p, at, &has), most = 1, n = 0;
 	for (size_t i = 0; i < n_groups; i++)
 		most += groups[i].n_classes * TD_LEN(words);
 	const char **v = td_arena_alloc(p->arena, most * sizeof(*v));
@@ -78,8 +77,8 @@ size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t at, const c
 			for (size_t w = 0; w < TD_LEN(words) && !twice; w++)
 				v[n++] = td_arena_printf(p->arena, "%s" OF_CLASS "%s", class, words[w]);
 		}
-	*ret = v;
-	return n;
+	*ret = t->denied = v;
+	return t->n_denied = n;
 }
 
 void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d,

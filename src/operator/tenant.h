@@ -51,6 +51,8 @@ struct td_op_tenant {
 	const char *faceless;            // members without a uid, in a list; NULL
 	struct td_op_tenant_hard *hards; // of spec.quota, what is about storage
 	size_t n_hards;
+	const char *const *denied; // what td_op_tenant_denied() found; NULL: it was not asked
+	size_t n_denied;
 	const char *held, *held_reason; // why a deletion waits; NULL: it does not
 	bool gone;                      // the finalizer is off
 };
