@@ -46,6 +46,14 @@ static char *at(const struct machine *m, const char *path)
 	return td_asprintf("%s%s", m->root, path);
 }
 
+// Adds a name to a list with commas; one that has no room is left out, because half a name is another's.
+static void add_name(char *list, size_t size, const char *name)
+{
+	size_t len = strlen(list);
+	if (len + strlen(name) + 2 <= size)
+		snprintf(list + len, size - len, "%s%s", len ? "," : "", name);
+}
+
 static int64_t number_in(const char *path)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -79,9 +87,7 @@ static void ports(struct machine *m, struct td_checkup_facts *f)
 			if (active && !known && m->n_ports < PORTS_MAX)
 				snprintf(m->port[m->n_ports++], sizeof(m->port[0]), "%s", name);
 			else if (!active && known)
-				snprintf(f->port_down + strlen(f->port_down),
-					 sizeof(f->port_down) - strlen(f->port_down), "%s%s", *f->port_down ? "," : "",
-					 name);
+				add_name(f->port_down, sizeof(f->port_down), name);
 		}
 		if (p)
 			closedir(p);
