@@ -381,8 +381,8 @@ def test_the_readme_lists_every_metric(pool):
     wait_for("it has none again", lambda: not told())
     # Those of the hardware: a family without a value is not served, and disks that speak, NVLink and the rest are not here (test_health has some).
     known = set(known) | set(re.findall(r'td_(?:gauge|counter)\(m, "(tandem_\w+)"', (ROOT / "src/gate/telemetry.c").read_text()))
-    # And what a test of an idle node measures, which this pool has not (test_health has it).
-    known |= set(re.findall(r'td_gauge\(td_metrics_process\(\), "(tandem_\w+)"', (ROOT / "src/gate/probe.c").read_text()))
+    # And what a test of an idle node measures, which this pool has not (test_health has it), and GPUs that a real kubelet counts.
+    known |= {name for f in ("probe", "podcpu") for name in re.findall(r'td_gauge\(\s*td_metrics_process\(\), "(tandem_\w+)"', (ROOT / f"src/gate/{f}.c").read_text())}
     listed = set()
     for row in re.findall(r"^\| (`tandem_.*?) \|", text, re.M):
         words = re.findall(r"`([^`]+)`", row)
