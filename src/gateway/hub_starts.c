@@ -79,7 +79,8 @@ static int write_so(struct td_gateway *g, const char *federation, const char *us
 		if (r != TD_CONFLICT && r != TD_UNCERTAIN)
 			return r;
 		lost = r == TD_UNCERTAIN;
-		if ((r = td_cancel_wait(c, AGAIN_MS + td_random_below(AGAIN_MS * (1 + tries))))) // not in step with others
+		if ((r = td_cancel_wait(c,
+					AGAIN_MS + td_random_below(AGAIN_MS * (1 + tries))))) // not in step with others
 			return td_fail(err, r, "cancelled");
 	}
 	return td_fail(err, TD_TRANSIENT, "Federation %s is changed all the time", federation);
