@@ -102,7 +102,7 @@ def test_openssh_into_a_session(pool, me, mallory):
 
     me.run("session", "stop", s["id"])
     r = wait_for("it is gone", lambda: (r := me.run("ssh", s["id"], "id", check=False)) and "there is no session" in r.stderr and r)
-    assert r.returncode == 1
+    assert r.returncode in (1, 255)  # while it goes, the list has it and the door says it
 
 
 # What the script does that Remote-SSH pipes into a shell: it looks for its server, starts one if there is none, and says where it
