@@ -235,7 +235,7 @@ void td_checkup_nics_gpus(const char *root, struct td_checkup_facts *f);
 
 extern const char *const td_checkup_count_names[TD_COUNTS]; // "nvlink-crc", …, "link-downed", …
 // A counter's last ten minutes, by values that are a minute apart at least.
-enum { TD_RATE_VALUES = 12 };
+enum { TD_RATE_VALUES = 12, TD_RATE_MS = 10 * 60 * 1000 };
 struct td_rate {
 	int64_t value[TD_RATE_VALUES], at_ms[TD_RATE_VALUES];
 	int n;

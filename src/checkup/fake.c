@@ -214,7 +214,6 @@ int td_checkup_fake_check(const char *text, size_t n, struct td_error *err)
 	return parse(s, NULL, NULL, err);
 }
 
-// What a driver would tell of the node's GPUs.
 // The first of them.
 static void nvlinks_down(struct td_checkup_gpu *g, int n)
 {
@@ -226,6 +225,7 @@ static void nvlinks_down(struct td_checkup_gpu *g, int n)
 	}
 }
 
+// What a driver would tell of the node's GPUs.
 static void told(struct td_checkup_facts *x, const char *key, const char *value)
 {
 	td_auto_strv struct td_strv l = {0};

@@ -73,8 +73,6 @@ void td_nvml_address(const char *pci, char *ret, size_t size)
 	ret[at] = '\0';
 }
 
-enum { COUNTED_MS = 10 * 60 * 1000 }; // so long errors are recent
-
 static void take_events(struct td_nvml *n)
 {
 	struct nvml_event e;
@@ -134,7 +132,7 @@ static void worst_link(struct td_nvml *n, unsigned i, int64_t now_ms, struct td_
 		l->counted = true;
 		l->sum = sum;
 		l->at_ms = now_ms;
-	} else if (now_ms - l->at_ms >= COUNTED_MS) {
+	} else if (now_ms - l->at_ms >= TD_RATE_MS) {
 		l->worst = 0;
 	}
 	if (l->worst)

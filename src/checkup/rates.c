@@ -23,15 +23,15 @@ int td_lasts_look(struct td_lasts *l, bool now, int64_t now_ms)
 	return s < 1 ? 1 : (int)s;
 }
 
-enum { WINDOW_MS = 10 * 60 * 1000, APART_MS = WINDOW_MS / (TD_RATE_VALUES - 2) };
+enum { APART_MS = TD_RATE_MS / (TD_RATE_VALUES - 2) };
 
 void td_rate_look(struct td_rate *r, int64_t now_ms, struct td_count *c)
 {
 	// It began anew, or nobody looked for long.
-	if (r->n && (c->total < r->value[r->n - 1] || now_ms - r->at_ms[r->n - 1] > WINDOW_MS))
+	if (r->n && (c->total < r->value[r->n - 1] || now_ms - r->at_ms[r->n - 1] > TD_RATE_MS))
 		r->n = 0;
 	int gone = 0; // the first of them is the last one that is older than the window
-	while (gone + 1 < r->n && now_ms - r->at_ms[gone + 1] >= WINDOW_MS)
+	while (gone + 1 < r->n && now_ms - r->at_ms[gone + 1] >= TD_RATE_MS)
 		gone++;
 	if (gone) {
 		r->n -= gone;

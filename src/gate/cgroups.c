@@ -137,17 +137,6 @@ static int visit_job(struct look *l, const char *path, const char *name, int dep
 	return depth < TREE_DEPTH ? each_dir(l, path, depth + 1, visit_job) : 0;
 }
 
-int64_t td_cg_job_of(const char *text)
-{
-	for (const char *s = text; (s = strstr(s, "/job_")) != NULL; s++) {
-		td_auto_free char *id = td_strndup(s + strlen("/job_"), strcspn(s + strlen("/job_"), "/\n"));
-		long long job;
-		if (td_parse_i64(id, &job) && job > 0)
-			return job;
-	}
-	return 0;
-}
-
 static int visit_jobs(struct look *l, const char *path, const char *name, int depth)
 {
 	long long job;

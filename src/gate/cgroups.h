@@ -35,8 +35,6 @@ bool td_cg_next_pod(const char **at, char ret_uid[40]);
 // Lists the jobs that have processes, by their directories job_<id> (not by names of another kind); at most max. Returns how
 // many; 0: there are none, or it is not known.
 size_t td_cg_jobs(const char *root, int64_t *v, size_t max);
-// The job in the text of a /proc/PID/cgroup, by its directory job_<id>; 0: none.
-int64_t td_cg_job_of(const char *text);
 // Looks for processes of a Slurm job in any pod, below a directory job_<id>, or one that is called sluid ("": it has no
 // such name). On v1 it looks in the
 // freezer hierarchy, because Slurm tracks processes there.

@@ -100,14 +100,17 @@ static bool is_place(const char *s)
 	return td_starts(s, "place-") && td_parse_i64(s + strlen("place-"), &n) && n >= 0 && n < TD_NICPLUG_PLACES;
 }
 
-// Does the pod have the adapter by the place that the kubelet gave it?
+// Does the pod have the adapter by the place that the kubelet gave it? Where that cannot be read it may.
 static bool has(const struct td_nicplug *p, const struct td_podres *x, const char *nic)
 {
 	td_auto_free char *path = spec_path(p, x->device);
 	td_auto_buf struct td_buf b = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (td_file_read(path, SPEC_MAX, &b, NULL) || td_json_parse(td_buf_str(&b), b.len, &j, NULL))
+	int r = td_file_read(path, SPEC_MAX, &b, NULL);
+	if (r == TD_NOT_FOUND) // nothing was written for it yet
 		return false;
+	if (r || td_json_parse(td_buf_str(&b), b.len, &j, NULL))
+		return true;
 	td_auto(td_object_unref) struct td_object *pod = td_informer_get(p->pods, x->ns, x->pod);
 	return td_nicplug_has(td_json_root(j), pod ? pod->uid : NULL, nic);
 }

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "gate/cgroups.h"
+#include "gate/gate.h"
 #include "kubelet/accels.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/pods/pod.h"
@@ -65,8 +65,9 @@ static size_t jobs(void *ctx, int node, int64_t *v, size_t most)
 			for (size_t m = 0; m < n_pids && n < most; m++) {
 				td_auto_buf struct td_buf text = {0};
 				td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pids[m]);
-				int64_t job =
-					td_file_read(path, 64 << 10, &text, NULL) ? 0 : td_cg_job_of(td_buf_str(&text));
+				int64_t job = td_file_read(path, 64 << 10, &text, NULL)
+						      ? 0
+						      : td_gate_cgroup_job(td_buf_str(&text));
 				bool known = !job;
 				for (size_t x = 0; x < n; x++)
 					known |= v[x] == job;

@@ -48,19 +48,30 @@ struct standin_called {
 	long long job;
 };
 
-// Slurm's job in the text of a /proc/PID/cgroup; 0: none. The last one counts: what is below is the job's own.
+// The job whose directory is named by its number in the first n bytes of the text of a /proc/PID/cgroup. The last one counts:
+// what is below is the job's own. Returns where its name ends; NULL: there is none, and *ret stays.
+static const char *last_job(const char *cgroups, size_t n, long long *ret)
+{
+	const char *last = NULL;
+	for (const char *s = cgroups; (s = strstr(s, "/job_")) && s < cgroups + n;) {
+		char *end;
+		s += strlen("/job_");
+		long long id = strtoll(s, &end, 10);
+		if (end > s && end - s < 12 && (*end == '/' || *end == '\n' || !*end)) {
+			*ret = id;
+			last = end;
+		}
+	}
+	return last;
+}
+
+// Slurm's job in the text of a /proc/PID/cgroup; 0: none.
 static long long job_of(const char *cgroups, const struct standin_called *v, int n, bool *batch)
 {
 	long long job = 0;
 	const char *sluid = td_wire_cgroup_sluid(cgroups);
 	*batch = strstr(cgroups, "/step_batch") != NULL;
-	for (const char *s = cgroups; (s = strstr(s, "/job_")) != NULL;) {
-		char *end;
-		s += strlen("/job_");
-		long long id = strtoll(s, &end, 10);
-		if (end > s && end - s < 12 && (*end == '/' || *end == '\n' || !*end))
-			job = id;
-	}
+	last_job(cgroups, strlen(cgroups), &job);
 	for (int i = 0; i < n && sluid && !job; i++)
 		if (!strncmp(v[i].sluid, sluid, SLUID))
 			job = v[i].job;
@@ -70,20 +81,11 @@ static long long job_of(const char *cgroups, const struct standin_called *v, int
 long long td_standin_uses_cgroup(const char *cgroups, char *ret, size_t n)
 {
 	const char *line = strncmp(cgroups, "0::", 3) ? strstr(cgroups, "\n0::") : cgroups;
-	const char *path = line ? strstr(line, "0::") + 3 : "", *sluid = NULL, *end = NULL;
+	const char *path = line ? strstr(line, "0::") + 3 : "", *sluid;
 	size_t len = strcspn(path, "\n");
-	long long job = 0;
-	for (const char *s = cgroups;
-	     (s = strstr(s, "/job_")) != NULL;) { // the last one: what is below is the job's own
-		char *stop;
-		const char *from = s;
-		s += strlen("/job_");
-		long long id = strtoll(s, &stop, 10);
-		if (stop == s || stop - s > 11 || (*stop != '/' && *stop != '\n' && *stop))
-			continue;
-		job = id;
-		end = from >= path && from < path + len ? stop : end;
-	}
+	long long job = 0, here;
+	last_job(cgroups, strlen(cgroups), &job);
+	const char *end = last_job(path, len, &here);
 	if (!end && (sluid = td_wire_cgroup_sluid(path)) && sluid < path + len)
 		end = sluid + td_wire_sluid(sluid);
 	snprintf(ret, n, "%.*s", end && (size_t)(end - path) < n ? (int)(end - path) : 0, path);

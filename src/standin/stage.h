@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 // stage_tree.c. A file, link or directory with all that is below it. `dir` is a descriptor, `name` an entry of it; links
 // are never followed. -1: errno says why.
@@ -73,6 +74,10 @@ int td_stage_commit(struct stage_keeper *k, int kept, const char *name, int *io_
 void td_stage_missing(struct stage_keeper *k, int kept, const char *name, char ret[64]);
 // How many parts a kept one has, and what of them is in the own one: 1; 0: it is not in parts; -1: it cannot be read.
 int td_stage_parts_read(int kept, const char *name, int part, int *ret_parts, struct stage_seen *ret);
+// The same for who wants several: the list of what is in which, and from there on what is in this part. In the order of
+// parts. -1 with errno.
+int td_stage_parts_open(int kept, const char *name, int *ret_parts, FILE **ret);
+int td_stage_parts_next(FILE *f, int part, struct stage_seen *ret);
 // new takes the place of NAME.
 int td_stage_replace(int kept, const char *new, const char *name);
 // ".new-ATTEMPT.N.NAME". -1: ENAMETOOLONG.

@@ -143,13 +143,12 @@ static int merge_dir(struct stage_merge *m, int from, int to, const char *path, 
 }
 
 // One part, whole as it was written.
-static int merge_part(struct stage_merge *m, int kept, int in, const char *name, int part, int to)
+static int merge_part(struct stage_merge *m, FILE *list, int in, int part, int to)
 {
 	char own[32];
-	int parts;
 	struct stage_seen wrote, now;
 	snprintf(own, sizeof(own), "part-%d", part);
-	if (td_stage_parts_read(kept, name, part, &parts, &wrote) <= 0 || td_stage_look(in, own, &now))
+	if (td_stage_parts_next(list, part, &wrote) || td_stage_look(in, own, &now))
 		return -1;
 	if (now.files != wrote.files || now.bytes != wrote.bytes) {
 		errno = EBADMSG;
@@ -171,11 +170,15 @@ int td_stage_merge(struct stage_keeper *k, int kept, int local, const char *name
 {
 	char root[4096], at[4200];
 	struct stage_merge m = {.link = k->reshard == STAGE_LINK};
-	int in = open_dir(kept, name), to, r = 0;
-	if (in < 0 || mkdirat(local, name, 0700) || (to = open_dir(local, name)) < 0 || !realpath(k->kept, root)) {
+	int in = open_dir(kept, name), to = -1, r = 0, listed;
+	FILE *list = NULL;
+	if (in < 0 || mkdirat(local, name, 0700) || (to = open_dir(local, name)) < 0 || !realpath(k->kept, root) ||
+	    td_stage_parts_open(kept, name, &listed, &list) <= 0) {
 		r = errno;
 		if (in >= 0)
 			close(in);
+		if (to >= 0)
+			close(to);
 		errno = r;
 		return -1;
 	}
@@ -184,9 +187,10 @@ int td_stage_merge(struct stage_keeper *k, int kept, int local, const char *name
 		if (snprintf(at, sizeof(at), "%s/%s/part-%d", root, name, i) >= (int)sizeof(at))
 			r = -1, errno = ENAMETOOLONG;
 		m.root = at;
-		r = r ? r : merge_part(&m, kept, in, name, i, to);
+		r = r ? r : merge_part(&m, list, in, i, to);
 	}
 	int why = errno;
+	fclose(list);
 	close(in);
 	close(to);
 	if (r && *m.clash) {

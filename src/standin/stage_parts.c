@@ -179,28 +179,20 @@ int td_stage_commit(struct stage_keeper *k, int kept, const char *name, int *io_
 	return closing(in, r);
 }
 
-// Reads "parts N …" and the line of the part. 0; -1: it is not as it was written.
-static int read_list(FILE *f, int part, int *ret_parts, struct stage_seen *ret)
+// Reads "parts N …". False: it is not as it was written.
+static bool read_number(FILE *f, int *ret_parts)
 {
 	char line[256], *end;
 	if (!fgets(line, sizeof(line), f) || strncmp(line, "parts ", 6) != 0)
-		return -1;
+		return false;
 	long parts = strtol(line + 6, &end, 10);
 	if (parts < 2 || parts > PARTS_MAX || *end != ' ')
-		return -1;
+		return false;
 	*ret_parts = (int)parts;
-	while (fgets(line, sizeof(line), f)) {
-		int n;
-		unsigned long long files, bytes;
-		if (sscanf(line, "%d files %llu bytes %llu", &n, &files, &bytes) == 3 && n == part) {
-			*ret = (struct stage_seen){.files = files, .bytes = bytes};
-			return 0;
-		}
-	}
-	return part >= parts ? 0 : -1;
+	return true;
 }
 
-int td_stage_parts_read(int kept, const char *name, int part, int *ret_parts, struct stage_seen *ret)
+int td_stage_parts_open(int kept, const char *name, int *ret_parts, FILE **ret)
 {
 	int in = open_in(kept, name);
 	if (in < 0)
@@ -215,9 +207,40 @@ int td_stage_parts_read(int kept, const char *name, int part, int *ret_parts, st
 	FILE *f = fdopen(fd, "r");
 	if (!f)
 		return closing(fd, -1);
-	int r = read_list(f, part, ret_parts, ret);
-	fclose(f);
-	if (r)
+	if (!read_number(f, ret_parts)) {
+		fclose(f);
 		errno = EBADMSG;
-	return r ? -1 : 1;
+		return -1;
+	}
+	*ret = f;
+	return 1;
+}
+
+int td_stage_parts_next(FILE *f, int part, struct stage_seen *ret)
+{
+	char line[256];
+	while (fgets(line, sizeof(line), f)) {
+		int n;
+		unsigned long long files, bytes;
+		if (sscanf(line, "%d files %llu bytes %llu", &n, &files, &bytes) == 3 && n == part) {
+			*ret = (struct stage_seen){.files = files, .bytes = bytes};
+			return 0;
+		}
+	}
+	errno = EBADMSG;
+	return -1;
+}
+
+int td_stage_parts_read(int kept, const char *name, int part, int *ret_parts, struct stage_seen *ret)
+{
+	FILE *f;
+	int r = td_stage_parts_open(kept, name, ret_parts, &f);
+	if (r <= 0)
+		return r;
+	if (td_stage_parts_next(f, part, ret) && part < *ret_parts)
+		r = -1;
+	fclose(f);
+	if (r < 0)
+		errno = EBADMSG;
+	return r;
 }

@@ -133,8 +133,6 @@ static void test_v2(void **state)
 	    "cgroup.events", "populated 0\n");
 	int64_t jobs[4];
 	assert_true(td_cg_jobs(t->root, jobs, 4) == 1 && jobs[0] == 5);
-	assert_int_equal(td_cg_job_of("0::/tandem-a/td-1/job_x/system.slice/slurmstepd.scope/job_12/step_0\n"), 12);
-	assert_int_equal(td_cg_job_of("0::/user.slice/job_\n"), 0);
 	// The name that Slurm 26.05 gives it there; job() looks for it beside every number.
 	put(t,
 	    "kubepods.slice/kubepods-pod" UID_

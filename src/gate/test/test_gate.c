@@ -225,6 +225,9 @@ static void test_cgroup_job(void **state)
 	assert_int_equal(td_gate_cgroup_job("0::/system.slice/n0_slurmstepd.scope/job_12/step_batch/user/task_0\n"),
 			 12);
 	assert_int_equal(td_gate_cgroup_job("0::/a/job_12\n"), 12);
+	assert_int_equal(td_gate_cgroup_job("0::/tandem-a/td-1/job_x/system.slice/slurmstepd.scope/job_12/step_0\n"),
+			 12);
+	assert_int_equal(td_gate_cgroup_job("0::/user.slice/job_\n"), 0);
 	assert_int_equal(td_gate_cgroup_job("0::/a/job_12x/b\n0::/job_/c\n0::/job_999999999999999\n"), 0);
 	assert_int_equal(td_gate_cgroup_job(""), 0);
 }
