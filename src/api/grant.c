@@ -62,7 +62,7 @@ uint64_t td_api_grant_part(uint64_t mask, const yyjson_val *pod_spec, const char
 			if (td_streq(td_jstr(c, "name"), container))
 				return bits(mask, used, n);
 			if (l || td_streq(td_jstr(c, "restartPolicy"), "Always"))
-				used += n > DEVICES ? DEVICES : n;
+				used += n;
 		}
 	}
 	return 0;

@@ -30,7 +30,8 @@ static int write_start(struct td_gateway *g, const struct td_object *f, const ch
 		       struct td_cancel *c, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *map = td_jm_obj(d, o, "state.starting"), *mine;
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *map = td_jm_obj(d, o, "state.starting"),
+		       *mine = by ? yyjson_mut_obj(d) : yyjson_mut_null(d);
 	int64_t now_s = td_real_ms(&td_clock_system) / 1000;
 	size_t i, n;
 	yyjson_val *k, *e;
@@ -42,15 +43,10 @@ static int write_start(struct td_gateway *g, const struct td_object *f, const ch
 			td_jm_key_set(d, map, yyjson_get_str(k), yyjson_mut_null(d));
 	}
 	if (by) {
-		mine = yyjson_mut_obj(d);
 		td_jm_str(d, mine, "by", by);
 		td_jm_int(d, mine, "since", now_s);
-		yyjson_mut_obj_remove_key(map, user);
-		td_jm_key_set(d, map, user, mine);
-	} else {
-		yyjson_mut_obj_remove_key(map, user);
-		td_jm_key_set(d, map, user, yyjson_mut_null(d));
 	}
+	td_jm_key_set(d, map, user, mine);
 	return td_kube_patch(g->kube, TD_AT(&td_federations, NULL, f->name), TD_PATCH_MERGE, o, c, NULL, err);
 }
 

@@ -154,13 +154,8 @@ static void binding(const struct td_object *o, const char *user, char ret[65])
 // The key that signs.
 static int signing(const struct td_object *o, char **ret, size_t *ret_n, struct td_error *err)
 {
-	char *key = td_people_value(o->root, "cookie", ret_n);
-	if (!key || *ret_n < 32) {
-		free(key);
-		return td_fail(err, TD_INTERNAL, "Secret %s has no key \"cookie\" of 32 bytes", o->name);
-	}
-	*ret = key;
-	return 0;
+	*ret = td_people_signing(o->root, ret_n);
+	return *ret ? 0 : td_fail(err, TD_INTERNAL, "Secret %s has no key \"cookie\" of 32 bytes", o->name);
 }
 
 int td_gateway_signs(struct td_gateway *g, struct td_error *err)

@@ -61,6 +61,23 @@ static int run_there(struct td_gateway_ask *q, const struct td_object *pod, bool
 	return r ? td_wrap(err, "the way to session %s", td_object_label(pod, TD_LABEL_SESSION)) : 0;
 }
 
+int td_session_host_recv(struct td_ws_far *far, struct td_gateway_limits *l, const char *who, struct td_cancel *c,
+			 struct td_buf *ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf m = {0};
+	bool binary;
+	int r = td_ws_far_recv(far, c, &m, &binary, err);
+	if (r || !m.len)
+		return r;
+	if (m.s[0] == TD_EXEC_STATUS)
+		return td_fail(err, TD_NOT_FOUND, "its step has ended");
+	if (m.s[0] == TD_EXEC_OUT)
+		td_buf_add(ret, m.s + 1, m.len - 1);
+	else if (m.s[0] == TD_EXEC_ERR)
+		td_session_complains(l, who, m.s + 1, m.len - 1);
+	return 0;
+}
+
 // The directory of the session on its machine, with this name in it. The caller frees it.
 static char *place_of(const struct td_object *pod, const char *name)
 {

@@ -96,18 +96,7 @@ static int way_send(void *ctx, const void *p, size_t n, struct td_cancel *c, str
 static int way_recv(void *ctx, struct td_cancel *c, struct td_buf *ret, struct td_error *err)
 {
 	const struct session_road *w = ctx;
-	td_auto_buf struct td_buf m = {0};
-	bool binary;
-	int r = td_ws_far_recv(w->step, c, &m, &binary, err);
-	if (r || !m.len)
-		return r;
-	if (m.s[0] == TD_EXEC_STATUS)
-		return td_fail(err, TD_NOT_FOUND, "its step has ended");
-	if (m.s[0] == TD_EXEC_OUT)
-		td_buf_add(ret, m.s + 1, m.len - 1);
-	else if (m.s[0] == TD_EXEC_ERR)
-		td_session_complains(w->limits, w->key, m.s + 1, m.len - 1);
-	return 0;
+	return td_session_host_recv(w->step, w->limits, w->key, c, ret, err);
 }
 
 static void way_done(void *ctx)

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/names.h"
-#include "kube/exec.h"
+#include "http/dial.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,26 +82,15 @@ static int listen_to(struct measure *m, struct td_error *err)
 	td_auto_user struct td_gateway_user u = {0};
 	td_auto(td_ws_far_free) struct td_ws_far *far = NULL;
 	td_auto_buf struct td_buf text = {0};
-	bool binary;
 	int r = td_gateway_user(m->g, td_object_annotation(m->pod, TD_ANN_SESSION_OWNER), &u, err);
 	q.user = u;
 	if (!r)
 		r = td_session_host_uses(&q, m->pod, &far, err);
-	if (!r)
-		td_ws_far_within(far, SILENT_MS);
 	while (!r) {
-		td_auto_buf struct td_buf in = {0};
-		r = td_ws_far_recv(far, m->stop, &in, &binary, err);
-		if (r || !in.len)
-			continue;
-		if (in.s[0] == TD_EXEC_STATUS)
-			r = td_fail(err, TD_NOT_FOUND, "its step has ended");
-		else if (in.s[0] == TD_EXEC_OUT)
-			td_buf_add(&text, in.s + 1, in.len - 1);
-		else if (in.s[0] == TD_EXEC_ERR)
-			td_session_complains(m->g->limits, m->key, in.s + 1, in.len - 1);
-		take(m, &text);
 		td_ws_far_within(far, SILENT_MS);
+		r = td_session_host_recv(far, m->g->limits, m->key, m->stop, &text, err);
+		if (!r)
+			take(m, &text);
 	}
 	if (far)
 		td_ws_far_close(far);

@@ -2,10 +2,11 @@
 //
 // CPU use comes from the node agent's counters (tandem_agent_pod_cpu_seconds_total), and the use of
 // GPUs from what it measures of those that the pod holds (tandem_device_holder,
-// tandem_device_use_ratio, or, of those that a device plug-in gave, tandem_agent_pod_gpu_use_ratio): of one agent for all (--usage), or of that of the pod's node (--agents). Two looks give a
-// rate of CPUs; what one look
-// does not find is not known, and not idle. The counter goes on meanwhile: when the next look finds it
-// soon enough, it tells of the time between, so that one lost reply does not let a count begin anew.
+// tandem_device_use_ratio, or, of those that a device plug-in gave, tandem_agent_pod_gpu_use_ratio):
+// of one agent for all (--usage), or of that of the pod's node (--agents). Two looks give a rate of
+// CPUs; what one look does not find is not known, and not idle. The counter goes on meanwhile: when
+// the next look finds it soon enough, it tells of the time between, so that one lost reply does not
+// let a count begin anew.
 //
 // Of several gateways each sees its own requests only. So each writes down in the session's record when it was used,
 // every TELL_S at most, and believes what another one wrote down to be LATER_S later: used in between is not told.

@@ -283,6 +283,10 @@ int td_session_host_uses(struct td_gateway_ask *q, const struct td_object *pod, 
 // The same of session-ssh.sh.
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
 			struct td_ws_far **ret, struct td_error *err);
+// One message of such a program: what it put out is added to ret, and what it complains of is logged as who's.
+// TD_NOT_FOUND: it has ended.
+int td_session_host_recv(struct td_ws_far *far, struct td_gateway_limits *l, const char *who, struct td_cancel *c,
+			 struct td_buf *ret, struct td_error *err);
 
 // ---- session_lines.c: the ways to sessions on machines that serve HTTP. Thread-safe ----
 struct td_session_lines *td_session_lines_new(void);

@@ -6,16 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
-static int dial(const char *path, int *ret, struct td_error *err)
+static int dial(const char *path, int64_t within_ms, int *ret, struct td_error *err)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	if (strlen(path) >= sizeof(a.sun_path))
 		return td_fail(err, TD_INVALID, "%s is too long for a socket", path);
 	memcpy(a.sun_path, path, strlen(path) + 1);
 	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+	const struct timeval t = {.tv_sec = within_ms / 1000, .tv_usec = within_ms % 1000 * 1000}; // of a full backlog
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)) < 0 ||
+	    connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "%s", path);
 	*ret = td_steal_fd(&fd);
 	return 0;
@@ -44,7 +47,7 @@ int td_grpc_call(const struct td_grpc_ask *q, struct td_cancel *c, struct td_buf
 {
 	td_auto_close int fd = -1;
 	int64_t end = td_mono_ms(&td_clock_system) + q->timeout_ms;
-	int r = dial(q->socket, &fd, err);
+	int r = dial(q->socket, q->timeout_ms, &fd, err);
 	if (r)
 		return r;
 	struct td_h2 *h = td_h2_new(td_steal_fd(&fd), false);

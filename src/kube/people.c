@@ -170,14 +170,19 @@ static int make(struct td_kube *k, const char *ns, const char *cluster, const ch
 	return td_kube_create(k, &td_secrets, ns, o, c, NULL, err);
 }
 
+char *td_people_signing(const yyjson_val *secret, size_t *ret_len)
+{
+	td_auto_free char *key = td_people_value(secret, "cookie", ret_len);
+	return key && *ret_len >= SECRET_BYTES ? td_steal(key) : NULL;
+}
+
 bool td_people_can_sign(const yyjson_val *secret)
 {
 	size_t n = 0;
-	char *key = td_people_value(secret, "cookie", &n);
+	td_auto_free char *key = td_people_signing(secret, &n);
 	if (key)
 		explicit_bzero(key, n);
-	free(key);
-	return n >= SECRET_BYTES;
+	return key;
 }
 
 int td_people_ensure(struct td_kube *k, const char *ns, const char *cluster, const struct td_object *live,

@@ -42,7 +42,9 @@ char *td_people_value(const yyjson_val *secret, const char *key, size_t *ret_len
 // Secrets in the namespace.
 int td_people_write(struct td_kube *k, const char *ns, const char *cluster, const yyjson_mut_doc *patch,
 		    struct td_cancel *c, struct td_error *err);
-// Whether what browsers keep can be signed by it.
+// The key that signs what browsers keep; NULL: there is none, or it is too short. The caller frees it.
+char *td_people_signing(const yyjson_val *secret, size_t *ret_len);
+// Whether there is one.
 bool td_people_can_sign(const yyjson_val *secret);
 // Makes the Secret when it is not there yet, or gives it what it lacks: a key to sign with, and the label that it is found
 // by; else writes nothing. live: as it was seen; NULL: it is asked for. What others do to it at the same moment stays.

@@ -205,6 +205,33 @@ static void others_are_hung_up_on(void **state)
 	close_place(&p);
 }
 
+// It listens, takes nobody in, and its queue is full.
+static void who_takes_nobody_in_is_waited_for_so_long(void **state)
+{
+	struct place p;
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_buf struct td_buf got = {0};
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int waits[8], n = 0, fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	open_place(&p);
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", p.socket);
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	for (bool full = false; !full; n++) {
+		assert_true(n < 8);
+		waits[n] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		full = connect(waits[n], (struct sockaddr *)&a, sizeof(a)) != 0;
+	}
+	const struct td_grpc_ask q = {p.socket, "/t/Echo", "x", 1, 50};
+	assert_int_equal(td_grpc_call(&q, NULL, &got, &e), TD_TRANSIENT);
+	while (n)
+		close(waits[--n]);
+	close(fd);
+	unlink(p.socket);
+	rmdir(p.dir);
+	td_cancel_unref(p.cancel);
+}
+
 static void messages(void **state)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -226,7 +253,8 @@ static void messages(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(calls), cmocka_unit_test(answers_that_go_on),
-					   cmocka_unit_test(others_are_hung_up_on), cmocka_unit_test(messages)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls), cmocka_unit_test(answers_that_go_on), cmocka_unit_test(others_are_hung_up_on),
+		cmocka_unit_test(who_takes_nobody_in_is_waited_for_so_long), cmocka_unit_test(messages)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
