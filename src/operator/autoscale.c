@@ -144,16 +144,10 @@ int td_op_wanted_drop(const struct td_op_pass *p, const struct td_object *o, str
 int td_op_autoscale_act(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
 			const struct td_op_scale *s, struct td_error *err)
 {
-	td_auto_objects struct td_objects all = {0}, pods = {0};
-	td_informer_list(p->op->pods, set->ns, &all);
-	for (size_t i = 0; i < all.n; i++)
-		if (td_op_is_wanted(all.v[i]) && td_streq(td_object_label(all.v[i], TD_LABEL_NODESET), set->name))
-			td_objects_add(&pods, td_object_ref(all.v[i]));
-	td_op_sort(&pods);
 	td_auto_strv struct td_strv names = {0};
 	long long have = 0, made = 0;
-	for (size_t i = 0; i < pods.n; i++) {
-		const struct td_object *o = pods.v[i];
+	for (size_t i = 0; i < rows->wanted.n; i++) {
+		const struct td_object *o = rows->wanted.v[i];
 		td_strv_add(&names, o->name);
 		if (td_object_deleting(o))
 			continue;
