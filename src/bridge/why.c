@@ -304,8 +304,8 @@ static bool met(const yyjson_val *fault, int64_t job)
 	return false;
 }
 
-// What is wrong now with the nodes of a job that ran when it began, also when it has ended.
-static void met_words(struct td_bridge *b, const struct td_slurm_job *j, struct td_buf *t)
+// What is wrong now with the nodes of a job. own: only of what ran when it began, also when it has ended.
+static void fault_words(struct td_bridge *b, const struct td_slurm_job *j, bool own, struct td_buf *t)
 {
 	for (size_t i = 0; i < j->n_nodes; i++) {
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, j->nodes[i].name);
@@ -316,9 +316,9 @@ static void met_words(struct td_bridge *b, const struct td_slurm_job *j, struct 
 		if (!faults || td_json_parse(faults, strlen(faults), &f, NULL))
 			continue;
 		yyjson_arr_foreach (td_json_root(f), k, n, x)
-			if (met(x, j->id))
-				td_buf_printf(t, " It met a fault of %s: %s.", node->name,
-					      td_jstr_or(x, "message", "a fault"));
+			if (!own || met(x, j->id))
+				td_buf_printf(t, own ? " It met a fault of %s: %s." : " The checks of %s find: %s.",
+					      node->name, td_jstr_or(x, "message", "a fault"));
 	}
 }
 
@@ -328,22 +328,7 @@ static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, yyjson
 	const char *held = td_notes_scratch(j->admin_comment);
 	if (held)
 		td_buf_printf(t, " On its node's disk: %s", held);
-	if (!said_words(j, d, t)) {
-		met_words(b, j, t);
-		return;
-	}
-	for (size_t i = 0; i < j->n_nodes; i++) {
-		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, j->nodes[i].name);
-		const char *faults = node ? td_object_annotation(node, TD_ANN_FAULTS) : NULL;
-		td_auto(td_json_unref) struct td_json *f = NULL;
-		size_t k, n;
-		yyjson_val *x;
-		if (!faults || td_json_parse(faults, strlen(faults), &f, NULL))
-			continue;
-		yyjson_arr_foreach (td_json_root(f), k, n, x)
-			td_buf_printf(t, " The checks of %s find: %s.", node->name,
-				      td_jstr_or(x, "message", "a fault"));
-	}
+	fault_words(b, j, !said_words(j, d, t), t);
 }
 
 // Slurm says Resources of a job that no block can hold any more.

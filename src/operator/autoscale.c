@@ -67,7 +67,7 @@ void td_op_autoscale_decide(const struct td_op_pass *p, const struct td_object *
 
 // The shape of a new node: that of one that is there, as far as slurmd may have it, so that it fits beside all else there.
 static void shape(const struct td_op_pass *p, const struct td_op_rows *rows, yyjson_mut_doc *d,
-		  yyjson_mut_val *requests)
+		  yyjson_mut_val *resources)
 {
 	const struct td_op_row *of = NULL;
 	for (size_t i = 0; i < rows->n; i++)
@@ -75,13 +75,16 @@ static void shape(const struct td_op_pass *p, const struct td_op_rows *rows, yyj
 			of = &rows->v[i];
 	if (!of)
 		return;
-	td_jm_strf(d, requests, "cpu", "%lld", of->share.cpus);
-	td_jm_strf(d, requests, "memory", "%lldMi", of->share.memory_mb);
+	td_jm_strf(d, resources, "requests.cpu", "%lld", of->share.cpus);
+	td_jm_strf(d, resources, "requests.memory", "%lldMi", of->share.memory_mb);
+	// With claims of devices (DRA) the labels alone say which machines have them.
+	if (!of->share.gpus || td_op_dra(p->sc->root))
+		return;
 	const char *resource = td_op_node_resource(p->sc->root, of->node->root);
 	td_auto_free char *gpus = td_asprintf("%lld", of->share.gpus);
-	// With claims of devices (DRA) the labels alone say which machines have them.
-	if (of->share.gpus && !td_op_dra(p->sc->root))
-		td_jm_key_str(d, requests, resource, gpus);
+	static const char *const both[] = {"requests", "limits"}; // as an extended resource has to be
+	for (size_t i = 0; i < TD_LEN(both); i++)
+		td_jm_key_str(d, td_jm_obj(d, resources, both[i]), resource, gpus);
 }
 
 struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows,
@@ -91,20 +94,10 @@ struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_obj
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		td_op_template("wanted-node.yaml", {"cluster", p->cluster}, {"nodeset", set->name},
 			       {"image", p->op->image ? p->op->image : slurm});
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_get(root, "spec");
-	yyjson_mut_val *requests = td_jm_get(spec, "containers.[0].resources.requests"), *t;
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_get(root, "spec"), *t;
 	yyjson_val *secrets = td_jget(set->root, "spec.template.spec.imagePullSecrets"), *x;
 	size_t i, n;
-	shape(p, rows, d, requests);
-	// An extended resource is a limit, too.
-	const char *resource = NULL;
-	yyjson_mut_obj_iter it = yyjson_mut_obj_iter_with(requests);
-	for (yyjson_mut_val *k; (k = yyjson_mut_obj_iter_next(&it));)
-		if (strchr(yyjson_mut_get_str(k), '/'))
-			resource = yyjson_mut_get_str(k);
-	if (resource)
-		td_jm_key_str(d, td_jm_obj(d, spec, "containers.[0].resources.limits"), resource,
-			      yyjson_mut_get_str(yyjson_mut_obj_get(requests, resource)));
+	shape(p, rows, d, td_jm_get(spec, "containers.[0].resources"));
 	if (secrets)
 		td_jm_copyval(d, spec, "imagePullSecrets", secrets);
 	td_jm_copyval(d, spec, "nodeSelector", td_jget(set->root, "spec.nodeSelector"));
@@ -114,7 +107,7 @@ struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_obj
 		td_jm_str(d, spec, "priorityClassName", TD_PRIORITY_WANTED);
 		yyjson_mut_val *l =
 			td_jm_arr(d, spec, "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution");
-		static const char *const names[] = {"slurmd", "wanted-node"};
+		static const char *const names[] = {"slurmd", TD_WANTED_NODE};
 		for (size_t k = 0; k < TD_LEN(names); k++) {
 			yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, l);
 			td_jm_str(d, o, "topologyKey", "kubernetes.io/hostname");
@@ -151,16 +144,10 @@ int td_op_wanted_drop(const struct td_op_pass *p, const struct td_object *o, str
 int td_op_autoscale_act(const struct td_op_pass *p, struct td_object *set, const struct td_op_rows *rows,
 			const struct td_op_scale *s, struct td_error *err)
 {
-	td_auto_objects struct td_objects all = {0}, pods = {0};
-	td_informer_list(p->op->pods, set->ns, &all);
-	for (size_t i = 0; i < all.n; i++)
-		if (td_op_is_wanted(all.v[i]) && td_streq(td_object_label(all.v[i], TD_LABEL_NODESET), set->name))
-			td_objects_add(&pods, td_object_ref(all.v[i]));
-	td_op_sort(&pods);
 	td_auto_strv struct td_strv names = {0};
 	long long have = 0, made = 0;
-	for (size_t i = 0; i < pods.n; i++) {
-		const struct td_object *o = pods.v[i];
+	for (size_t i = 0; i < rows->wanted.n; i++) {
+		const struct td_object *o = rows->wanted.v[i];
 		td_strv_add(&names, o->name);
 		if (td_object_deleting(o))
 			continue;

@@ -26,6 +26,7 @@ struct td_op_rows {
 	struct td_op_row_at *by_name; // while they are collected
 	struct td_buf taken;          // which nodes that it selects another NodeSet has; empty: none
 	struct td_strv elsewhere;     // of spec.hosts: those that another NodeSet has
+	struct td_objects wanted;     // pods that ask for machines for it, by name
 };
 void td_op_rows_done(struct td_op_rows *r);
 #define td_auto_rows __attribute__((cleanup(td_op_rows_done)))

@@ -116,6 +116,7 @@ void td_op_rows_done(struct td_op_rows *r)
 	free(r->v);
 	td_buf_done(&r->taken);
 	td_strv_done(&r->elsewhere);
+	td_objects_done(&r->wanted);
 }
 
 struct td_op_row_at {
@@ -329,13 +330,17 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 	td_informer_list(p->op->pods, set->ns, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
 		const char *node = td_op_pod_node(pods.v[i]);
-		if (!node || !td_op_is_slurmd(pods.v[i]) ||
-		    !td_streq(td_object_label(pods.v[i], TD_LABEL_NODESET), set->name))
+		if (!td_streq(td_object_label(pods.v[i], TD_LABEL_NODESET), set->name))
+			continue;
+		if (td_op_is_wanted(pods.v[i]))
+			td_objects_add(&ret->wanted, td_object_ref(pods.v[i]));
+		if (!node || !td_op_is_slurmd(pods.v[i]))
 			continue;
 		struct td_op_row *x = row_of(ret, node);
 		td_object_unref(x->pod);
 		x->pod = td_object_ref(pods.v[i]);
 	}
+	td_op_sort(&ret->wanted);
 
 	for (size_t i = 0; p->v->fresh && i < p->v->nodes.n; i++)
 		if (td_op_has_mark(&p->v->nodes.v[i], mark))

@@ -114,6 +114,13 @@ static struct td_informer *cache_of(struct td_op *op, const struct td_gvr *g)
 				      : NULL;
 }
 
+// Is it of the revision that is wanted?
+static bool as_wanted(const struct td_object *live, yyjson_val *want)
+{
+	return td_streq(td_object_annotation(live, TD_ANN_REVISION),
+			td_jkey_str(td_jget(want, "metadata.annotations"), TD_ANN_REVISION));
+}
+
 // True when all objects that our caches can show are as wanted.
 static bool in_force(struct td_op *op, const struct td_op_wants *w)
 {
@@ -124,8 +131,7 @@ static bool in_force(struct td_op *op, const struct td_op_wants *w)
 			continue;
 		td_auto(td_object_unref) struct td_object *live =
 			td_informer_get(cache, td_jstr(v, "metadata.namespace"), td_jstr(v, "metadata.name"));
-		if (!live || !td_streq(td_object_annotation(live, TD_ANN_REVISION),
-				       td_jkey_str(td_jget(v, "metadata.annotations"), TD_ANN_REVISION)))
+		if (!live || !as_wanted(live, v))
 			return false;
 	}
 	return true;
@@ -141,9 +147,7 @@ bool td_op_per_cluster_there(const struct td_op_wants *w, const struct td_gvr *g
 			continue;
 		for (size_t k = 0; k < live->n; k++)
 			there |= td_streq(live->v[k]->name, td_jstr(v, "metadata.name")) &&
-				 !td_object_deleting(live->v[k]) &&
-				 td_streq(td_object_annotation(live->v[k], TD_ANN_REVISION),
-					  td_jkey_str(td_jget(v, "metadata.annotations"), TD_ANN_REVISION));
+				 !td_object_deleting(live->v[k]) && as_wanted(live->v[k], v);
 		if (!there)
 			return false;
 	}
@@ -193,12 +197,10 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 	td_auto_wants struct td_op_wants w = {0};
 	r = td_op_per_cluster_objects(td_buf_str(&text), sc->root, op->own_ns, op->image, td_jget(secret->root, "data"),
 				      &w, err);
-	bool others = true;
-	if (!r && in_force(op, &w))
-		r = others_in_force(op, &w, sc, v, c, &others, err);
-	else
-		others = false;
-	if (r || others)
+	bool there = !r && in_force(op, &w);
+	if (there)
+		r = others_in_force(op, &w, sc, v, c, &there, err);
+	if (r || there)
 		return r;
 
 	for (size_t i = 0; i < w.n; i++) {

@@ -70,11 +70,11 @@ size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t at, const c
 	for (size_t i = 0; i < n_groups; i++)
 		for (size_t k = 0; k < groups[i].n_classes; k++) {
 			const char *class = groups[i].classes[k];
-			bool twice = td_pool_storage_may(groups, n_groups, class, has, n_has);
+			bool skip = td_pool_storage_may(groups, n_groups, class, has, n_has);
 			const char *first = td_arena_printf(p->arena, "%s" OF_CLASS "%s", class, words[0]);
-			for (size_t m = 0; m < n && !twice; m += TD_LEN(words))
-				twice = !strcmp(v[m], first);
-			for (size_t w = 0; w < TD_LEN(words) && !twice; w++)
+			for (size_t m = 0; m < n && !skip; m += TD_LEN(words))
+				skip = !strcmp(v[m], first); // it is of another group, too
+			for (size_t w = 0; w < TD_LEN(words) && !skip; w++)
 				v[n++] = td_arena_printf(p->arena, "%s" OF_CLASS "%s", class, words[w]);
 		}
 	*ret = t->denied = v;
