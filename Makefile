@@ -6,7 +6,7 @@ help:
 	@echo "make up       install what is missing, build, start everything on this machine"
 	@echo "make down     stop it (make down ARGS=--purge removes its state too)"
 	@echo "make check    the inner loop, a few minutes: unit tests, and the most telling system tests"
-	@echo "make test     builds and tests Tandem: unit tests, and all system tests but the slow and nightly ones and those on a real Kubernetes"
+	@echo "make test     builds and tests Tandem: unit tests, and all system tests but the slow and nightly ones, those on a real Kubernetes and those for the build with sanitizers"
 	@echo "make ci       make test and all else but the nightly ones (.ci/run): thread sanitizer, model, a real Kubernetes, faults, random runs"
 	@echo "make unit     unit tests only: ASan+UBSan, then TSan"
 	@echo "make nightly  the long system tests of what is settled, which make ci leaves out"

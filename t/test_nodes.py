@@ -207,7 +207,7 @@ def test_a_machine_is_made_for_jobs_that_wait_and_goes_when_it_is_idle(cloud):
     submit("-d", f"afterok:{first}")
     second = submit()
     wait_for("a machine is asked for", lambda: len(asked()) == 1)
-    wait_for("no node has room for it", lambda: any(c["type"] == "PodScheduled" and c["reason"] == "Unschedulable" for c in asked()[0]["status"].get("conditions", [])))
+    wait_for("no node has room for it", lambda: any(c["type"] == "PodScheduled" and c["reason"] == "Unschedulable" for p in asked() for c in p["status"].get("conditions", [])))
     wait_for("the NodeSet says why", lambda: growing() == "JobsWait")
     assert f"job {second} of " in next(c["message"] for c in pool.get(*SET)["status"]["conditions"] if c["type"] == "Growing")
     pool.kubectl("label", "node", "n1", "cloud=yes")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/options.h"
+#include "base/term.h"
 #include "http/dial.h"
 #include "json/json.h"
 
@@ -70,6 +71,10 @@ void td_client_requests(yyjson_val *session, struct td_buf *ret);
 void td_client_progress(const yyjson_val *job, const char *dir, struct td_buf *ret);
 // The state of a job as people see it: "hangs" and "slow" of one that runs.
 const char *td_client_state(const yyjson_val *job);
+// The colour of a state, of a session's too.
+enum td_term_color td_client_color(const char *state);
+// Why a job waits, and when it is expected to begin.
+void td_client_waits(const yyjson_val *job, struct td_buf *ret);
 // "812 bytes", "14 kB", "3.1 MB", "2.0 GB". Returns buf.
 const char *td_client_size(long long bytes, char *buf, size_t n);
 // "12:03:59" of today, else "Nov 24 12:03". Returns buf.

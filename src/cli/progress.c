@@ -70,3 +70,20 @@ const char *td_client_state(const yyjson_val *job)
 		return state;
 	return td_jget(job, "hangs") ? "hangs" : td_jget(job, "straggler") ? "slow" : state;
 }
+
+enum td_term_color td_client_color(const char *state)
+{
+	return !strcmp(state, "done") || !strcmp(state, "running") || !strcmp(state, "ready")           ? TD_TERM_GOOD
+	       : !strcmp(state, "waiting") || !strcmp(state, "starting") || !strcmp(state, "reclaimed") ? TD_TERM_WARN
+	       : !strcmp(state, "unknown")                                                              ? TD_TERM_PLAIN
+													: TD_TERM_BAD;
+}
+
+void td_client_waits(const yyjson_val *job, struct td_buf *ret)
+{
+	char when[32];
+	long long expected = td_jint(job, "expected", 0);
+	td_buf_puts(ret, td_jstr_or(job, "words", ""));
+	if (expected)
+		td_buf_printf(ret, "; expected at %s", td_client_when(expected, when, sizeof(when)));
+}

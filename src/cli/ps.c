@@ -11,27 +11,17 @@
 
 enum { FURTHER = 6 }; // where the further lines of a row begin
 
-static enum td_term_color color_of(const char *state)
-{
-	return !strcmp(state, "done") || !strcmp(state, "running") || !strcmp(state, "ready")           ? TD_TERM_GOOD
-	       : !strcmp(state, "waiting") || !strcmp(state, "starting") || !strcmp(state, "reclaimed") ? TD_TERM_WARN
-	       : !strcmp(state, "unknown")                                                              ? TD_TERM_PLAIN
-													: TD_TERM_BAD;
-}
-
 // What there is to say of a step besides its state.
 static void detail(yyjson_val *s, const char *state, const char *dir, struct td_buf *b)
 {
 	char when[32], age[32];
 	long long started = td_jint(s, "started", 0), ended = td_jint(s, "ended", 0),
-		  expected = td_jint(s, "expected", 0), now = td_real_ms(&td_clock_system) / 1000;
+		  now = td_real_ms(&td_clock_system) / 1000;
 	if (td_jint(s, "tasks", 0))
 		td_buf_printf(b, "%lld tasks: %lld done, %lld failed, %lld running; ", td_jint(s, "tasks", 0),
 			      td_jint(s, "tasksDone", 0), td_jint(s, "tasksFailed", 0), td_jint(s, "tasksRunning", 0));
 	if (!strcmp(state, "waiting")) {
-		td_buf_puts(b, td_jstr_or(s, "words", ""));
-		if (expected)
-			td_buf_printf(b, "; expected at %s", td_client_when(expected, when, sizeof(when)));
+		td_client_waits(s, b);
 	} else if (!strcmp(state, "running") && started) {
 		td_buf_printf(b, "since %s", td_time_age((now - started) * 1000, age, sizeof(age)));
 		size_t i, n;
@@ -53,8 +43,8 @@ static void detail(yyjson_val *s, const char *state, const char *dir, struct td_
 static void row(bool colors, const char *before, const char *name, const char *state, const char *job, const char *text)
 {
 	td_auto_free char *line =
-		td_asprintf("%s%-28s %s%-13s%s %-8s %s", before, name, td_term_color(colors, color_of(state)), state,
-			    td_term_color(colors, TD_TERM_PLAIN), job, text);
+		td_asprintf("%s%-28s %s%-13s%s %-8s %s", before, name, td_term_color(colors, td_client_color(state)),
+			    state, td_term_color(colors, TD_TERM_PLAIN), job, text);
 	td_term_wrap(line, FURTHER, td_term_columns(STDOUT_FILENO));
 }
 

@@ -27,15 +27,12 @@ static bool is_meant(const struct queue_wanted *w, const yyjson_val *job)
 // Where it runs and since when, or why it waits and until when.
 static void detail(yyjson_val *job, struct td_buf *b)
 {
-	char when[32], age[32];
-	long long started = td_jint(job, "started", 0), expected = td_jint(job, "expected", 0),
-		  now = td_real_ms(&td_clock_system) / 1000;
+	char age[32];
+	long long started = td_jint(job, "started", 0), now = td_real_ms(&td_clock_system) / 1000;
 	size_t i, n;
 	yyjson_val *o;
 	if (td_streq(td_jstr(job, "state"), "waiting")) {
-		td_buf_puts(b, td_jstr_or(job, "words", ""));
-		if (expected)
-			td_buf_printf(b, "; expected at %s", td_client_when(expected, when, sizeof(when)));
+		td_client_waits(job, b);
 		return;
 	}
 	if (started)
@@ -70,12 +67,10 @@ static void show(yyjson_val *jobs, const struct queue_wanted *w)
 		td_auto_free char *id = number(v), *user = td_strdup(td_jstr_or(v, "user", "?"));
 		td_auto_buf struct td_buf d = {0};
 		detail(v, &d);
-		td_auto_free char *line = td_asprintf(
-			"%-9s %-10.10s %-16.*s %s%-9s%s %5lld %s", id, user, (int)(len < 16 ? len : 16), name,
-			td_term_color(colors, !strcmp(state, "running")   ? TD_TERM_GOOD
-					      : !strcmp(state, "waiting") ? TD_TERM_WARN
-									  : TD_TERM_BAD),
-			state, td_term_color(colors, TD_TERM_PLAIN), td_jint(v, "nodes", 0), td_buf_str(&d));
+		td_auto_free char *line =
+			td_asprintf("%-9s %-10.10s %-16.*s %s%-9s%s %5lld %s", id, user, (int)(len < 16 ? len : 16),
+				    name, td_term_color(colors, td_client_color(state)), state,
+				    td_term_color(colors, TD_TERM_PLAIN), td_jint(v, "nodes", 0), td_buf_str(&d));
 		td_term_wrap(line, FURTHER, td_term_columns(STDOUT_FILENO));
 	}
 }

@@ -24,6 +24,9 @@ struct wish {
 	int gpus, cpus, idle_min, low_min, replicas, nodes;
 	int64_t begin;
 	bool no_wait;
+	const char *kind; // what read_start() found in the words
+	char **command;
+	long long memory_mib, disk_mib; // what memory and disk say
 };
 
 static char *path_of(const char *id)
@@ -124,13 +127,13 @@ static const char *kind_of(const char *word)
 	return NULL;
 }
 
-// What is wrong with the words behind `start`, or with a size.
-static int check_start(const struct wish *w, char **command, struct td_error *err)
+// Reads the words behind `start`, and the sizes. TD_INVALID says what is wrong with them.
+static int read_start(struct wish *w, char **command, struct td_error *err)
 {
-	long long n;
-	const char *kind = command[0] ? kind_of(command[0]) : NULL;
+	const char *kind = w->kind = command[0] ? kind_of(command[0]) : NULL;
 	if (kind)
 		command++;
+	w->command = command;
 	bool own = kind && strcmp(kind, "endpoint") != 0 && strcmp(kind, "batch") != 0;
 	if (w->replicas && kind && strcmp(kind, "endpoint") != 0)
 		return td_fail(
@@ -152,18 +155,15 @@ static int check_start(const struct wish *w, char **command, struct td_error *er
 	if (command[0] && own)
 		return td_fail(err, TD_INVALID, "a session \"%s\" brings its own program: leave \"%.40s\" out", kind,
 			       command[0]);
-	if (w->memory && td_jobfile_memory(w->memory, &n, err))
+	if (w->memory && td_jobfile_memory(w->memory, &w->memory_mib, err))
 		return td_wrap(err, "--memory");
-	return w->disk && td_jobfile_memory(w->disk, &n, err) ? td_wrap(err, "--disk") : 0;
+	return w->disk && td_jobfile_memory(w->disk, &w->disk_mib, err) ? td_wrap(err, "--disk") : 0;
 }
 
-static int start(struct td_client *c, const struct wish *w, char **command, struct td_error *err)
+static int start(struct td_client *c, const struct wish *w, struct td_error *err)
 {
 	td_auto_buf struct td_buf line = {0};
-	long long memory = 0, disk = 0;
-	const char *kind = kind_of(command[0]);
-	if (kind)
-		command++;
+	char **command = w->command;
 	if (command[0] && !command[1])
 		td_buf_puts(&line, command[0]); // a line of shell
 	for (size_t i = 0; command[0] && command[1] && command[i]; i++) {
@@ -175,17 +175,12 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 		else
 			td_jobfile_quote(&line, command[i]);
 	}
-	int r = w->memory ? td_jobfile_memory(w->memory, &memory, err) : 0; // checked before
-	if (!r && w->disk)
-		r = td_jobfile_memory(w->disk, &disk, err);
-	if (r)
-		return r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "name", w->name);
 	td_jm_str(d, o, "image", w->image);
 	td_jm_str(d, o, "account", w->account);
-	td_jm_str(d, o, "kind", kind);
+	td_jm_str(d, o, "kind", w->kind);
 	td_jm_str(d, o, "env", w->env);
 	td_jm_str(d, o, "run", w->run);
 	td_jm_str(d, o, "cluster", w->cluster);
@@ -201,10 +196,10 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 		td_jm_int(d, o, "nodes", w->nodes);
 	if (w->cpus)
 		td_jm_int(d, o, "cpus", w->cpus);
-	if (memory)
-		td_jm_int(d, o, "memoryMiB", memory);
-	if (disk)
-		td_jm_int(d, o, "diskMiB", disk);
+	if (w->memory)
+		td_jm_int(d, o, "memoryMiB", w->memory_mib);
+	if (w->disk)
+		td_jm_int(d, o, "diskMiB", w->disk_mib);
 	if (w->low_min)
 		td_jm_int(d, o, "lowUse", w->low_min * 60LL);
 	if (w->begin)
@@ -212,7 +207,8 @@ static int start(struct td_client *c, const struct wish *w, char **command, stru
 	if (w->idle_min)
 		td_jm_int(d, o, "idle", w->idle_min * 60LL);
 	td_auto(td_json_unref) struct td_json *j = NULL, *ready = NULL;
-	if ((r = td_client_call(c, "POST", "/api/v1/sessions", d, &j, err)))
+	int r = td_client_call(c, "POST", "/api/v1/sessions", d, &j, err);
+	if (r)
 		return r;
 	if (!w->no_wait && !w->begin && (r = wait_for(c, td_jstr_or(td_json_root(j), "id", ""), &ready, err)))
 		return r;
@@ -411,13 +407,13 @@ int td_session_main(int argc, char **argv)
 					REPLICAS_MOST);
 	if ((stop || again) && (!words[1] || words[2]))
 		return td_command_wrong("session", "%s: which one? `tandem session list` shows yours", words[0]);
-	if ((at && when_of(at, &w.begin, &err)) || (begin && check_start(&w, words + 1, &err)))
+	if ((at && when_of(at, &w.begin, &err)) || (begin && read_start(&w, words + 1, &err)))
 		return td_command_wrong("session", "%s", err.msg);
 
 	td_auto_client struct td_client c = {0};
 	int r = td_client_open(&c, &err);
 	if (!r && begin)
-		r = start(&c, &w, words + 1, &err);
+		r = start(&c, &w, &err);
 	else if (!r && show)
 		r = list(&c, w.output != NULL, &err);
 	else if (!r && again)

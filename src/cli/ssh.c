@@ -238,6 +238,12 @@ int td_ssh_config_main(int argc, char **argv)
 	return r ? td_client_failed("ssh-config", &err) : 0;
 }
 
+// Of SESSION and of SESSION.tandem. The caller frees it.
+static char *id_of(const char *word)
+{
+	return td_strndup(word, strlen(word) - (td_ends(word, SUFFIX) ? strlen(SUFFIX) : 0));
+}
+
 int td_ssh_main(int argc, char **argv)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -262,8 +268,7 @@ int td_ssh_main(int argc, char **argv)
 	td_auto_client struct td_client c = {0};
 	td_auto_free char *path = NULL;
 	// OpenSSH would say it in its own words, and more than once.
-	td_auto_free char *id =
-		td_strndup(words[0], strlen(words[0]) - (td_ends(words[0], SUFFIX) ? strlen(SUFFIX) : 0));
+	td_auto_free char *id = id_of(words[0]), *host = td_asprintf("%s" SUFFIX, id);
 	td_auto_buf struct td_buf url = {0};
 	td_buf_puts(&url, "/api/v1/sessions/");
 	td_url_escape(&url, id);
@@ -274,7 +279,6 @@ int td_ssh_main(int argc, char **argv)
 		r = prepare(&c, &path, &err);
 	if (r)
 		return td_client_failed("ssh", &err);
-	td_auto_free char *host = td_asprintf("%s%s", words[0], td_ends(words[0], SUFFIX) ? "" : SUFFIX);
 	td_auto_strv struct td_strv a = {0};
 	const char *const first[] = {"ssh", "-F", path, "--", host};
 	for (size_t i = 0; i < TD_LEN(first); i++)
@@ -346,9 +350,7 @@ int td_ssh_proxy_main(int argc, char **argv)
 					.args = "SESSION" SUFFIX};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
-	size_t n = strlen(words[0]);
-	td_auto_free char *id = td_strndup(words[0], td_ends(words[0], SUFFIX) ? n - strlen(SUFFIX) : n),
-			  *host = td_asprintf("%s" SUFFIX, id);
+	td_auto_free char *id = id_of(words[0]), *host = td_asprintf("%s" SUFFIX, id);
 	td_auto_buf struct td_buf path = {0}, key = {0};
 	td_auto_client struct td_client c = {0};
 	static struct proxy p; // its reader may stand in read() until the process ends: what that uses is never let go

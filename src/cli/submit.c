@@ -28,6 +28,12 @@ struct wish {
 	char *gpu_type;
 };
 
+static void wish_done(struct wish *w)
+{
+	td_strv_done(&w->env);
+	free(w->gpu_type);
+}
+
 static const char *const found[] = {"tandem.yaml", "tuxiv.conf", "tuxiv.config"};
 
 // ---- the job ----
@@ -238,8 +244,7 @@ static int submit(const struct wish *w, yyjson_mut_doc *job, struct td_client *c
 	if (!w->output && !w->no_code) {
 		char all[24], new[24];
 		fprintf(stderr, "%zu file%s, %s; %zu read, %s sent.\n", s.n, s.n == 1 ? "" : "s",
-			td_client_size((long long)s.bytes, all, sizeof(all)), s.read,
-			td_client_size(sent, new, sizeof(new)));
+			td_client_size(s.bytes, all, sizeof(all)), s.read, td_client_size(sent, new, sizeof(new)));
 	}
 	return 0;
 }
@@ -274,7 +279,7 @@ static void say(const struct wish *w, yyjson_val *run)
 
 int td_submit_main(int argc, char **argv)
 {
-	struct wish w = {.dir = "."};
+	__attribute__((cleanup(wish_done))) struct wish w = {.dir = "."};
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
 	int code;
@@ -401,8 +406,6 @@ int td_submit_main(int argc, char **argv)
 		r = td_client_open(&c, &err);
 	if (!r)
 		r = submit(&w, job, &c, &run, &err);
-	td_strv_done(&w.env);
-	free(w.gpu_type);
 	if (r)
 		return td_client_failed("submit", &err);
 	say(&w, td_json_root(run));

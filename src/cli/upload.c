@@ -60,7 +60,7 @@ static int upload(struct td_client *c, const char *from, const char *to, struct 
 	char all[24], new[24];
 	if (!r)
 		fprintf(stderr, "%zu file%s, %s; %s sent.\n", s.n, s.n == 1 ? "" : "s",
-			td_client_size((long long)s.bytes, all, sizeof(all)), td_client_size(sent, new, sizeof(new)));
+			td_client_size(s.bytes, all, sizeof(all)), td_client_size(sent, new, sizeof(new)));
 	return r;
 }
 
