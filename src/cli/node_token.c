@@ -136,9 +136,10 @@ static int say(struct td_kube *k, const struct td_object *o, const char *secret,
 int td_cli_token_issue(struct td_kube *k, const struct td_cli_token *q, struct td_json **ret, struct td_error *err)
 {
 	char id[TD_CSR_ID_LEN + 1], secret[TD_CSR_SECRET_LEN + 1], expires[TD_TIME_LEN];
+	int64_t end_ms = td_real_ms(&td_clock_system) + (int64_t)q->ttl_s * 1000;
 	letters(id, TD_CSR_ID_LEN);
 	letters(secret, TD_CSR_SECRET_LEN);
-	td_time_format(td_real_ms(&td_clock_system) + (int64_t)q->ttl_s * 1000, expires);
+	td_time_format(end_ms, expires);
 	td_auto(td_object_unref) struct td_object *made = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *s = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_obj(d, root, "spec");
@@ -156,6 +157,9 @@ int td_cli_token_issue(struct td_kube *k, const struct td_cli_token *q, struct t
 		return r;
 	secret_of(s, made, secret, expires);
 	r = td_kube_create(k, &td_secrets, TD_CSR_TOKENS, yyjson_mut_doc_get_root(s), NULL, NULL, err);
+	// The operator, which deletes the Secret when the time is over, may have done so before it was there.
+	if (!r && td_real_ms(&td_clock_system) >= end_ms)
+		r = td_fail(err, TD_EXPIRED, "the token was over before it was made: give a longer --ttl");
 	if (r) {
 		struct td_error lost = TD_ERROR_INIT;
 		revoke_quietly(k, id, &lost);
