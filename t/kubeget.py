@@ -19,9 +19,14 @@ KINDS = {
     "deployments": (APPS, "Deployment", True), "replicasets": (APPS, "ReplicaSet", True), "statefulsets": (APPS, "StatefulSet", True),
     "jobs": ("/apis/batch/v1", "Job", True),
     "datasets": (TANDEM, "Dataset", True), "nodeactions": (TANDEM, "NodeAction", False), "nodehistories": (TANDEM, "NodeHistory", False), "nodesets": (TANDEM, "NodeSet", True), "nodetokens": (TANDEM, "NodeToken", False), "federations": (TANDEM, "Federation", False), "federatedruns": (TANDEM, "FederatedRun", True), "nodeupgrades": (TANDEM, "NodeUpgrade", False),
-    "slurmclusters": (TANDEM, "SlurmCluster", True), "tenants": (TANDEM, "Tenant", False),
+    "slurmclusters": (TANDEM, "SlurmCluster", True), "tenants": (TANDEM, "Tenant", False), "healthpolicies": (TANDEM, "HealthPolicy", False),
+    "serviceaccounts": (CORE, "ServiceAccount", True), "persistentvolumeclaims": (CORE, "PersistentVolumeClaim", True), "resourcequotas": (CORE, "ResourceQuota", True),
+    "daemonsets": (APPS, "DaemonSet", True), "priorityclasses": ("/apis/scheduling.k8s.io/v1", "PriorityClass", False),
+    "networkpolicies": ("/apis/networking.k8s.io/v1", "NetworkPolicy", True), "poddisruptionbudgets": ("/apis/policy/v1", "PodDisruptionBudget", True),
+    "roles": ("/apis/rbac.authorization.k8s.io/v1", "Role", True), "rolebindings": ("/apis/rbac.authorization.k8s.io/v1", "RoleBinding", True),
+    "clusterroles": ("/apis/rbac.authorization.k8s.io/v1", "ClusterRole", False), "clusterrolebindings": ("/apis/rbac.authorization.k8s.io/v1", "ClusterRoleBinding", False),
 }
-KINDS |= {plural[:-1]: of for plural, of in KINDS.items()}
+PLURALS = {word: plural for plural in KINDS for word in (plural, {"ies": plural[:-3] + "y", "ses": plural[:-2]}.get(plural[-3:], plural[:-1]))}
 SELECTORS = {"-l": "labelSelector", "--field-selector": "fieldSelector"}
 
 
@@ -47,10 +52,10 @@ def path_of(argv):
             return None
         else:
             words.append(word)
-    if not 1 <= len(words) <= 2 or words[0] not in KINDS or (len(words) == 2 and (query or not namespace)):
+    if not 1 <= len(words) <= 2 or words[0] not in PLURALS or (len(words) == 2 and (query or not namespace)):
         return None
-    where, kind, namespaced = KINDS[words[0]]
-    plural = words[0] if words[0].endswith("s") else words[0] + "s"
+    plural = PLURALS[words[0]]
+    where, kind, namespaced = KINDS[plural]
     path = where + (f"/namespaces/{namespace}" if namespaced and namespace else "") + f"/{plural}"
     if len(words) == 2:
         return f"{path}/{urllib.parse.quote(words[1])}", None
@@ -68,20 +73,24 @@ class Server:
         self.tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
         self.tls.load_cert_chain(user["client-certificate"], user["client-key"])
 
-    def get(self, path):
+    def call(self, method, path, body=None, kind="application/json"):
+        """(status, the object that is answered, or its text where it is none)."""
         c = http.client.HTTPSConnection(self.host, context=self.tls, timeout=120)
         try:
-            c.request("GET", path)
+            c.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind} if body is not None else {})
             r = c.getresponse()
-            obj = json.loads(r.read())
+            said = r.read()
+            return r.status, json.loads(said) if "json" in r.getheader("Content-Type", "") else said.decode(errors="replace")
         except (OSError, http.client.HTTPException, ValueError) as e:
             raise Refused(f"{self.host}{path}: {e}") from e
         finally:
             c.close()
-        if r.status != 200:
-            raise Refused(f"Error from server ({obj.get('reason')}): {obj.get('message')}")
-        return obj
 
+    def get(self, path):
+        code, obj = self.call("GET", path)
+        if code != 200:
+            raise Refused(f"Error from server ({obj.get('reason')}): {obj.get('message')}" if isinstance(obj, dict) else f"{self.host}{path}: {code} {obj}")
+        return obj
 
     def run(self, pod, command, timeout):
         """(exit code, stdout, stderr) of a command in the first container of a pod, without stdin."""

@@ -139,6 +139,9 @@ class PodPlane(Pool):
     def event(self, name, reason, seconds=60):
         return wait_for(f"event {reason} of {name}", lambda: [m for r, m in self.events(name) if r == reason], seconds)
 
+    def kubectl(self, *argv, **kw):
+        return self.run("kubectl", *argv, **kw).stdout
+
     def ex(self, name, *argv, **kw):
         """The stdout of kubectl exec."""
         return self.kubectl("exec", name, "--", *argv, **kw)

@@ -25,7 +25,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import image  # noqa: E402
-from harness import Failed, ended, wait_for  # noqa: E402
+import kubeget  # noqa: E402
+from harness import Failed, ended, kubectl, wait_for  # noqa: E402
 
 DAYS = "3650"
 ADMISSION = "admissionregistration.k8s.io"
@@ -270,11 +271,13 @@ class Cluster:
         say(f"{self.n - self.late} nodes Ready")
 
     def _ready(self):
-        r = subprocess.run([self.assets / "kubectl", "--kubeconfig", self.kubeconfig, "get", "--raw", "/readyz"], capture_output=True, timeout=30)
-        return r.stdout == b"ok"
+        try:
+            return kubeget.server(self.kubeconfig).call("GET", "/readyz") == (200, "ok")
+        except kubeget.Refused:
+            return False
 
     def kubectl(self, *argv, **kw):
-        return sh(self.assets / "kubectl", "--kubeconfig", self.kubeconfig, *argv, **kw)
+        return kubectl(self.kubeconfig, lambda *a, **k: sh(self.assets / "kubectl", "--kubeconfig", self.kubeconfig, *a, **k), argv, kw)
 
     def ready_nodes(self):
         out = self.kubectl("get", "nodes", "-o", "json", check=False)
