@@ -43,7 +43,7 @@ struct host {
 	struct td_host_daemon d; // slurmd
 	int64_t next_look;
 	bool leaving, said_out;
-	bool node;              // it makes a Kubernetes Node
+	bool node;                          // it makes a Kubernetes Node
 	char *last, *last_node, *last_lack; // the last complaints: each is logged once
 };
 

@@ -195,7 +195,8 @@ static void environment(const struct td_gateway_ask *q, const struct td_session_
 		return;
 	td_strv_addf(env, "TANDEM_SESSION_NODES=%d", td_session_nodes_asked(q->body));
 	td_strv_addf(env, "TANDEM_NODE_GPUS=%lld", td_jint(q->body, "gpus", 0));
-	td_strv_addf(env, "SRUN_CPUS_PER_TASK=%lld", td_jint(q->body, "cpus", 1)); // srun does not take the job's by itself
+	td_strv_addf(env, "SRUN_CPUS_PER_TASK=%lld",
+		     td_jint(q->body, "cpus", 1)); // srun does not take the job's by itself
 	if (!kind->program)
 		td_strv_addf(env, "TANDEM_SESSION_ALL=yes");
 }

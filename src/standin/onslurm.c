@@ -11,9 +11,8 @@
 
 bool td_standin_onslurm_here(void)
 {
-	const char *hosts = getenv("TANDEM_GANG_HOSTS");
-	return getenv("TANDEM_SESSION_NODES") && getenv("SLURM_JOB_ID") && !getenv("TANDEM_SESSION_KEY") && hosts &&
-	       *hosts;
+	const char *hosts = getenv("TANDEM_GANG_HOSTS"), *nodes = getenv("TANDEM_SESSION_NODES");
+	return nodes && *nodes && hosts && *hosts && getenv("SLURM_JOB_ID") && !getenv("TANDEM_SESSION_KEY");
 }
 
 int td_standin_onslurm_words(const struct standin_onslurm *w, char *ret, size_t n)
@@ -66,9 +65,9 @@ int td_standin_onslurm(const struct standin_onslurm *w)
 	v[k++] = rank;
 	memcpy(v + k, w->argv, (size_t)c * sizeof(*v));
 	// Of the step in which somebody types this: it would be the new one's, too.
-	static const char *const steps[] = {"SLURM_NTASKS",	"SLURM_NPROCS",	      "SLURM_NNODES",
-					    "SLURM_JOB_NUM_NODES", "SLURM_NODELIST",  "SLURM_TASKS_PER_NODE",
-					    "SLURM_STEP_NODELIST", "SLURM_RELATIVE", "SLURM_CPU_BIND",
+	static const char *const steps[] = {"SLURM_NTASKS",        "SLURM_NPROCS",      "SLURM_NNODES",
+					    "SLURM_JOB_NUM_NODES", "SLURM_NODELIST",    "SLURM_TASKS_PER_NODE",
+					    "SLURM_STEP_NODELIST", "SLURM_RELATIVE",    "SLURM_CPU_BIND",
 					    "SLURM_DISTRIBUTION",  "SLURM_UNBUFFEREDIO"};
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
 		unsetenv(steps[i]);

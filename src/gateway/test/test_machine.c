@@ -146,10 +146,13 @@ static void what_can_be_over_several_machines(void **state)
 	(void)state;
 	struct td_error e = TD_ERROR_INIT;
 	static const char *const good[] = {
-		"{\"kind\": \"shell\", \"nodes\": 2}", "{\"kind\": \"jupyter\", \"nodes\": 2}",
-		"{\"kind\": \"vscode\", \"nodes\": 16}", "{\"kind\": \"batch\", \"nodes\": 2, \"command\": \"x\"}",
+		"{\"kind\": \"shell\", \"nodes\": 2}",
+		"{\"kind\": \"jupyter\", \"nodes\": 2}",
+		"{\"kind\": \"vscode\", \"nodes\": 16}",
+		"{\"kind\": \"batch\", \"nodes\": 2, \"command\": \"x\"}",
 		"{\"kind\": \"endpoint\", \"nodes\": 2, \"command\": \"x --uds $TANDEM_SESSION_SOCKET\"}",
-		"{\"kind\": \"jupyter\", \"image\": \"a:1\"}", "{\"kind\": \"vscode\", \"image\": \"a:1\", \"nodes\": 1}"};
+		"{\"kind\": \"jupyter\", \"image\": \"a:1\"}",
+		"{\"kind\": \"vscode\", \"image\": \"a:1\", \"nodes\": 1}"};
 	for (size_t i = 0; i < TD_LEN(good); i++)
 		assert_int_equal(check(good[i], &e), 0);
 	assert_int_equal(check("{\"kind\": \"shell\", \"nodes\": 2, \"image\": \"a:1\"}", &e), TD_INVALID);
@@ -175,8 +178,9 @@ static void what_is_said_of_its_machines(void **state)
 	assert_int_equal(td_session_host_nodes(o), 2);
 	td_session_host_nodes_write(o, d, w);
 	td_auto_free char *text = td_json_mut_text(w, NULL);
-	assert_string_equal(text, "{\"nodes\":{\"each\":[{\"number\":0,\"state\":\"ready\",\"node\":\"h0\",\"devices\":"
-				  "\"0\"},{\"number\":1,\"state\":\"ready\",\"node\":\"h1\"}],\"asked\":2,\"ready\":2}}");
+	assert_string_equal(text,
+			    "{\"nodes\":{\"each\":[{\"number\":0,\"state\":\"ready\",\"node\":\"h0\",\"devices\":"
+			    "\"0\"},{\"number\":1,\"state\":\"ready\",\"node\":\"h1\"}],\"asked\":2,\"ready\":2}}");
 }
 
 int main(void)
