@@ -1,9 +1,11 @@
 """Machines that run slurmd themselves (docs/host.md): a real slurmd in namespaces of its own with nothing of Kubernetes in it, in the pool of the embedded plane."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import time
 
@@ -197,7 +199,9 @@ def in_an_image(pool, m, me, tty):
     """A session's job runs in a container as jobs with --container-image do; the way in from the gateway leads into it, and so does ssh."""
     e = ociforge.entry
     tools = ("sh", "cat", "ls", "mkdir", "rm", "mv", "env", "id", "hostname")
-    tar = ociforge.layer(e("bin", kind="dir"), e("bin/busybox", pathlib.Path("/usr/bin/busybox").read_bytes(), mode=0o755), *(e(f"bin/{n}", kind="sym", link="busybox") for n in tools),
+    lab = b"#!/bin/sh\ncase $1 in --version) exec echo 4.4.0 ;; esac\nfor x; do case $x in --ServerApp.sock=*) at=${x#*=} ;; esac; done\n" \
+        b"www=${at%/*}/www\nmkdir -p $www$TANDEM_SESSION_PATH\n(cat /etc/os-release; hostname) >$www${TANDEM_SESSION_PATH}index.html\nexec /opt/tandem/tandem-standin own-net $at 8888 /bin/busybox httpd -f -p 8888 -h $www\n"
+    tar = ociforge.layer(e("bin", kind="dir"), e("bin/jupyter-lab", lab, mode=0o755), e("bin/busybox", pathlib.Path("/usr/bin/busybox").read_bytes(), mode=0o755), *(e(f"bin/{n}", kind="sym", link="busybox") for n in tools),
                          e("etc", kind="dir"), e("etc/os-release", "NAME=Forged\n"), e("etc/environment", "PATH=/bin\n"), e("etc/passwd", ""), e("tmp", kind="dir", mode=0o1777))
     home = m.dir / "upper/home/researcher"
     (home / "own.tar").write_bytes(tar)
@@ -211,6 +215,51 @@ def in_an_image(pool, m, me, tty):
     assert b"NAME=Forged" in said and b"at=h0 in=/home/researcher home=/home/researcher" in said and b"No such file" in said, said
     assert (home / "from-inside").read_text() == "kept\n" and (home / "from-inside").stat().st_uid == 1000
     me.run("session", "stop", s["id"])
+    # What serves pages is the image's, too, and is reached at its socket.
+    s = me.json("session", "start", "jupyter", "--machines", "metal", "--image", "/home/researcher/own.sqsh")
+    page = lambda: fetch(address(pool), s["path"], {"Authorization": f"Bearer {me.key}"})
+    wait_for("its page is the image's", lambda: page() == (200, b"NAME=Forged\nh0\n"), 60)
+    me.run("session", "stop", s["id"])
+
+
+@contextlib.contextmanager
+def pull_secret(pool):
+    """What spec.containers.images.pullSecret names where it says nothing."""
+    pool.apply({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson", "metadata": {"name": "main-image-pull", "namespace": "slurm"},
+                "stringData": {".dockerconfigjson": '{"auths": {"registry.example.org": {"auth": "c2VjcmV0"}}}'}})
+    try:
+        yield
+    finally:
+        pool.kubectl("-n", "slurm", "delete", "secret", "main-image-pull")
+
+
+def over_two(pool, m, me):
+    """One job over two machines: people are on the first one, srun and tandem-run start programs on both, what it uses is asked of both, and its end frees both."""
+    with Machine(pool, "h1", last=3, devices=GPUS) as n:
+        n.join()
+        for x in ("etc", "home/researcher"):
+            (n.dir / "upper" / x).mkdir(parents=True, exist_ok=True)
+        os.chown(n.dir / "upper/home/researcher", 1000, 1000)
+        shutil.copy(m.dir / "upper/etc/passwd", n.dir / "upper/etc/passwd")
+        pool.cmd("node", "admit", "h1", "--nodeset", "slurm/metal")
+        n.start(*n.tandem("host", "--nodeset", "slurm/metal", "--name", "h1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+        wait_for("the second machine has registered", lambda: (line(pool, "h1") or {}).get("state") == "idle", 120)
+        s = me.json("session", "start", "shell", "--machines", "metal", "--nodes", "2", "--low-use", "5")
+        assert s["state"] == "ready" and s["nodes"]["ready"] == 2 and [x["node"] for x in s["nodes"]["each"]] == ["h0", "h1"], s
+        assert pool.job(s["job"])["NumNodes"] == "2" and "2/2 nodes ready on h0, h1" in " ".join(me.run("session", "list").stdout.split())
+        inside = lambda *words, **how: me.run("ssh", s["id"], "--", *words, **how)
+        assert sorted(inside("tandem-run", "-l", "sh", "-c", "'echo $RANK of $WORLD_SIZE on $(hostname) by $MASTER_ADDR'").stdout.splitlines()) == ["0: 0 of 2 on h0 by h0", "1: 1 of 2 on h1 by h0"]
+        assert sorted(inside("srun", "hostname").stdout.split()) == ["h0", "h1"] and inside("tandem-run --node 1 hostname").stdout == "h1\n"
+        r = inside("tandem-run", "sh", "-c", "'test $RANK = 0 && exec sleep 1000; exit 7'", check=False)
+        assert r.returncode and "task 1: Exited with exit code 7" in r.stderr, r  # the other one was ended for it
+        wait_for("what it uses is asked of both", lambda: [x for x in pool.shell("squeue", "--steps", "-h", "-o", "%N", "-j", str(s["job"])).split() if x == "h[0-1]"], 60)
+        me.run("session", "stop", s["id"])
+        wait_for("both are free", lambda: {(line(pool, x) or {}).get("state") for x in ("h0", "h1")} == {"idle"}, 60)
+        b = me.json("session", "start", "batch", "--no-wait", "--machines", "metal", "--nodes", "2", "--", "echo $RANK-$(hostname) >>ran")
+        wait_for("it is done", lambda: me.api("GET", f"/sessions/{b['id']}")[1]["state"] == "done")
+        assert [(x.dir / "upper/home/researcher/ran").read_text() for x in (m, n)] == ["0-h0\n", "1-h1\n"]
+        me.run("session", "stop", b["id"])
+        pool.cmd("node", "dismiss", "h1", "--nodeset", "slurm/metal", "--wait")
 
 
 @pytest.mark.feature("D4.1", "D5.3")
@@ -227,7 +276,18 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     # A machine's own file system can show files as another's, as an image's must be; this one's is an overlay.
     subprocess.run(m.inside("sh", "-c", "mkdir -p /var/lib/tandem/containers && mount -t tmpfs tmpfs /var/lib/tandem/containers"), check=True)
     pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
-    wait_for("its slurmd has registered", lambda: (line(pool) or {}).get("state") == "idle", 120)
+    # As an older `tandem node admit` has left it: the machine says what is missing, and the same command gives it.
+    with pull_secret(pool):
+        old = [r for r in pool.get("role", "metal-key", "-n", "slurm")["rules"] if r["resources"] != ["slurmclusters"]]
+        pool.kubectl("-n", "slurm", "patch", "role", "metal-key", "--type", "merge", "-p", json.dumps({"rules": old}))
+        wait_for("it says what to do", lambda: "may not read SlurmCluster slurm/main" in m.log() and "`tandem node admit h0 --nodeset slurm/metal` once more" in m.log(), 60)
+        pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
+        seen = lambda: subprocess.run(m.inside("sh", "-c", "stat -L -c '%a %u %n' /etc/tandem/pull-secret /etc/tandem/pull-secret/.dockerconfigjson"), capture_output=True, text=True).stdout.split()
+        wait_for("the pull secret is there, for root", lambda: seen() == ["700", "0", "/etc/tandem/pull-secret", "400", "0", "/etc/tandem/pull-secret/.dockerconfigjson"], 60)
+        wait_for("its slurmd has registered", lambda: (line(pool) or {}).get("state") == "idle", 120)
+        r = pool.as_user("researcher", "srun", "-w", "h0", "sh", "-c", "cat /etc/tandem/pull-secret/.dockerconfigjson /run/tandem-host/pull-secret/.dockerconfigjson; env", check=False)
+        assert r.stderr.count("Permission denied") == 2 and "c2VjcmV0" not in r.stdout, (r.stdout, r.stderr)
+    wait_for("it goes with its Secret", lambda: seen() == ["700", "0", "/etc/tandem/pull-secret"], 60)
     m.also(*m.tandem("agent", "--node", "h0", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
     wait_for("the gate is open", lambda: "is open: 2 devices" in m.log("agent.log"), 60)
     state = lambda s: me.api("GET", f"/sessions/{s['id']}")[1]
@@ -264,6 +324,7 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     assert subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
 
     serves_http(pool, m, me, mallory)
+    over_two(pool, m, me)
     # One that does nothing ends as a rule says, while all the rest goes on.
     idle = me.json("session", "start", "shell", "--machines", "metal", "--low-use", "1")
     assert idle["endsBecause"], idle

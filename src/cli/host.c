@@ -27,6 +27,8 @@
 extern const struct td_embedded td_cli_files[];
 extern char **environ;
 
+#define PULL "/etc/tandem/pull-secret" // where tandem-container looks (TD_CT_SECRET of spank/layout.h)
+
 enum { TICK_MS = 500, MOUNT_MS = 10000, SPARE_MB = 1024 };
 
 struct host {
@@ -41,8 +43,8 @@ struct host {
 	struct td_host_daemon d; // slurmd
 	int64_t next_look;
 	bool leaving, said_out;
-	bool node;              // it makes a Kubernetes Node
-	char *last, *last_node; // the last complaints: each is logged once
+	bool node;                          // it makes a Kubernetes Node
+	char *last, *last_node, *last_lack; // the last complaints: each is logged once
 };
 
 // Written in place: slurmd has it mounted.
@@ -100,6 +102,8 @@ static int prepare(struct host *h, struct td_error *err)
 		kill(h->d.pid, SIGHUP); // it reads its keys anew
 	if (!r)
 		r = write_containers(h, err);
+	if (!r && h->seen.settled)
+		r = td_host_pull_write(h->dir, PULL, &h->seen.pull, err);
 	return r ? r : write_hosts(h, err);
 }
 
@@ -150,6 +154,7 @@ static void look(struct host *h, int64_t now)
 		if (td_cancelled(h->cancel))
 			return; // the key says to the next one that the program has not run
 		td_host_keys_forget(h->dir);
+		td_host_pull_write(h->dir, PULL, &(const struct td_buf){0}, NULL);
 		if (h->leaving)
 			td_host_complain(&h->last, err.msg); // and once more at the next look
 		return;
@@ -181,6 +186,8 @@ static void look(struct host *h, int64_t now)
 			"slurmctld's pod has no address yet, or this machine may not see it: give --controller");
 		return;
 	}
+	if (h->seen.lacks)
+		td_host_complain(&h->last_lack, h->seen.lacks);
 	if (prepare(h, &err)) {
 		td_host_complain(&h->last, err.msg);
 		return;
@@ -372,5 +379,6 @@ int td_host_main(int argc, char **argv)
 	td_cancel_unref(h.cancel);
 	free(h.last);
 	free(h.last_node);
+	free(h.last_lack);
 	return r ? 1 : 0;
 }

@@ -20,11 +20,22 @@ struct td_host_seen {
 	char *hosts;          // lines of /etc/hosts: where slurmctld is; "": nowhere
 	char *servers;        // for --conf-server
 	struct td_buf key, jwks;
-	bool settled;     // whether jobs have containers here is known
-	char *containers; // containers.conf (spank/settings.h); NULL: they have none
+	bool settled;       // whether jobs have containers here is known
+	char *containers;   // containers.conf (spank/settings.h); NULL: they have none
+	struct td_buf pull; // the pull secret of spec.containers, a Docker config; "": there is none for this machine
+	char *lacks;        // what containers need and this machine does not get, and the fix; NULL: nothing
 };
 void td_host_seen_done(struct td_host_seen *s);
 #define td_auto_host_seen __attribute__((cleanup(td_host_seen_done)))
+
+// host_pull.c: the pull secret of spec.containers (docs/containers.md).
+// Its name, by the SlurmCluster `sc` called `cluster`; sc NULL: it is not there yet. Pure. The caller frees it.
+char *td_host_pull_secret(const yyjson_val *sc, const char *cluster);
+// What is in such a Secret. TD_INVALID: it is none of type kubernetes.io/dockerconfigjson. Pure.
+int td_host_pull_read(const yyjson_val *secret, struct td_buf *ret, struct td_error *err);
+// Brings what tandem-container reads (spank/layout.h) to it; "": there is none. For root's eyes only, in `dir` of a
+// tmpfs; at `at` a link leads there. A directory of the site's own at that place is left as it is.
+int td_host_pull_write(const char *dir, const char *at, const struct td_buf *pull, struct td_error *err);
 
 struct td_host_who {
 	const char *ns, *set, *name; // set: the NodeSet, of a login machine the SlurmCluster

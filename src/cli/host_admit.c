@@ -10,6 +10,20 @@
 
 enum { TRIES = 8 };
 
+// A Role that an older `tandem node admit` has made gets what this one would make it with.
+static int renew(struct td_kube *k, const struct td_gvr *gvr, const struct td_object *there, yyjson_mut_val *root,
+		 struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *want = td_jm_get(root, "rules");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *have = yyjson_mut_doc_new(NULL);
+	if (!want || yyjson_mut_equals(want, yyjson_val_mut_copy(have, td_jget(there->root, "rules"))))
+		return 0;
+	td_jm_str(d, o, "metadata.resourceVersion", there->rv);
+	td_jm_set(d, o, "rules", yyjson_mut_val_mut_copy(d, want));
+	return td_kube_patch(k, TD_AT(gvr, there->ns, there->name), TD_PATCH_MERGE, o, NULL, NULL, err);
+}
+
 // It goes with its owner, a NodeSet or a SlurmCluster.
 static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, const struct td_gvr *kind,
 		const struct td_object *owner, struct td_error *err)
@@ -32,6 +46,8 @@ static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, 
 			       "%s %s/%s is there and is not this %s's: delete it, or wait until Kubernetes has, and "
 			       "admit them again",
 			       gvr->kind, owner->ns, name, kind->kind);
+	if (!r)
+		r = renew(k, gvr, there, root, err);
 	return r ? td_wrap(err, "%s %s/%s", gvr->kind, owner->ns, name) : 0;
 }
 
@@ -43,11 +59,16 @@ static const struct {
 static int grant(struct td_kube *k, const struct td_object *set, const struct td_strv *names, struct td_error *err)
 {
 	const char *cluster = td_jstr_or(set->root, "spec.clusterName", "");
-	int r = 0;
+	td_auto(td_object_unref) struct td_object *sc = NULL;
+	int r = td_kube_get(k, &td_slurmclusters, set->ns, cluster, NULL, &sc, err);
+	if (r && r != TD_NOT_FOUND)
+		return td_wrap(err, "SlurmCluster %s/%s", set->ns, cluster);
+	td_auto_free char *pull = td_host_pull_secret(sc ? sc->root : NULL, cluster);
+	r = 0;
 	for (size_t n = 0; n < TD_LEN(roles) && !r; n++) {
 		td_auto_free char *role = td_asprintf("%s-%s", set->name, roles[n].what);
 		const struct td_json_word its[] = {
-			{"set", set->name, 0}, {"namespace", set->ns, 0}, {"cluster", cluster, 0}};
+			{"set", set->name, 0}, {"namespace", set->ns, 0}, {"cluster", cluster, 0}, {"pull", pull, 0}};
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_cli_template(roles[n].file, its, TD_LEN(its));
 		r = make(k, &td_roles_gvr, d, &td_nodesets, set, err);
 		for (size_t i = 0; i < names->n && !r; i++) {

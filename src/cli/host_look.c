@@ -14,7 +14,7 @@
 
 void td_host_seen_done(struct td_host_seen *s)
 {
-	struct td_buf *const secrets[] = {&s->key, &s->jwks};
+	struct td_buf *const secrets[] = {&s->key, &s->jwks, &s->pull};
 	for (size_t i = 0; i < TD_LEN(secrets); i++) {
 		if (secrets[i]->s)
 			explicit_bzero(secrets[i]->s, secrets[i]->len);
@@ -25,6 +25,7 @@ void td_host_seen_done(struct td_host_seen *s)
 	free(s->hosts);
 	free(s->servers);
 	free(s->containers);
+	free(s->lacks);
 	*s = (struct td_host_seen){0};
 }
 
@@ -127,7 +128,35 @@ static int keys(struct td_kube *k, const char *ns, struct td_cancel *c, struct t
 				 ns, name);
 }
 
-// What the pool says of containers in jobs. A machine that was admitted by an older `tandem node admit` may not read it.
+// A Role that `tandem node admit` wrote before it knew of this, or before the Secret had this name.
+static void lacks(const struct td_host_who *w, const char *kind, const char *name, const char *cost,
+		  struct td_host_seen *s)
+{
+	s->lacks = td_asprintf("this machine may not read %s %s/%s, so %s: an administrator runs `tandem node admit %s "
+			       "--nodeset %s/%s` once more, which gives the right to all machines of the NodeSet",
+			       kind, w->ns, name, cost, w->name, w->ns, w->set);
+}
+
+// What slurmd pods have of the Secret (operator/templates/containers.yaml): one that is not there may come later.
+static int pull_secret(struct td_kube *k, const struct td_host_who *w, const yyjson_val *sc, struct td_cancel *c,
+		       struct td_host_seen *s, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *secret = NULL;
+	td_auto_free char *name = td_host_pull_secret(sc, s->cluster);
+	int r = td_kube_get(k, &td_secrets, w->ns, name, c, &secret, err);
+	if (r == TD_DENIED)
+		lacks(w, "Secret", name, "images of private registries are not held ready here", s);
+	if (r == TD_DENIED || r == TD_NOT_FOUND)
+		return 0;
+	if (r)
+		return td_wrap(err, "Secret %s/%s", w->ns, name);
+	struct td_error e = TD_ERROR_INIT;
+	if (td_host_pull_read(secret->root, &s->pull, &e)) // a slip in it is no reason to do nothing
+		s->lacks = td_asprintf("Secret %s/%s: %s", w->ns, name, e.msg);
+	return 0;
+}
+
+// What the pool says of containers in jobs.
 static int containers(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *s,
 		      struct td_error *err)
 {
@@ -135,6 +164,8 @@ static int containers(struct td_kube *k, const struct td_host_who *w, struct td_
 	td_auto_strv struct td_strv problems = {0};
 	struct td_slurm_files files = {0};
 	int r = td_kube_get(k, &td_slurmclusters, w->ns, s->cluster, c, &sc, err);
+	if (r == TD_DENIED)
+		lacks(w, "SlurmCluster", s->cluster, "it does not know whether jobs have containers here", s);
 	if (r)
 		return r == TD_DENIED || r == TD_NOT_FOUND ? 0 : td_wrap(err, "SlurmCluster %s/%s", w->ns, s->cluster);
 	td_slurm_containers_files(sc->root, &files, &problems);
@@ -143,7 +174,7 @@ static int containers(struct td_kube *k, const struct td_host_who *w, struct td_
 		if (td_streq(files.v[i].name, "containers.conf"))
 			s->containers = td_strdup(files.v[i].text);
 	td_slurm_files_done(&files);
-	return 0;
+	return td_slurm_containers(sc->root) ? pull_secret(k, w, sc->root, c, s, err) : 0;
 }
 
 int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,

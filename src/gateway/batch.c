@@ -2,9 +2,11 @@
 #include "gateway/batch.h"
 
 #include "base/clock.h"
+#include "base/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // A new person reaches slurmctld within 2 s after Kubernetes has brought the file there.
@@ -92,6 +94,34 @@ char *td_gateway_too_big(const struct td_slurm_nodes *nodes, const struct td_slu
 	return NULL;
 }
 
+char *td_gateway_data_nowhere(const struct td_slurm_nodes *nodes, const struct td_slurm_batch *b)
+{
+	const char *all = b->constraints ? b->constraints : "", *behind = strrchr(all, ')');
+	td_auto_strv struct td_strv l = {0};
+	if (strchr(behind ? behind : all, '|'))
+		return NULL; // one of several will do
+	td_strv_split(&l, behind ? behind + 1 : all, '&');
+	for (size_t i = 0; i < l.n; i++) {
+		const char *name = l.v[i] + strlen(TD_DATA_FEATURE);
+		bool held = !td_starts(l.v[i], TD_DATA_FEATURE);
+		for (size_t k = 0; k < nodes->n && !held; k++) {
+			td_auto_strv struct td_strv have = {0};
+			td_strv_split(&have, nodes->v[k].features ? nodes->v[k].features : "", ',');
+			held = in_partition(&nodes->v[k], b->partition) && td_strv_has(&have, l.v[i]);
+		}
+		if (!held)
+			return td_asprintf(
+				"data: no node%s%s holds %.63s at /datasets/%.63s. A Dataset is brought to "
+				"nodes with a kubelet: `kubectl get dataset` says how far it is. On machines "
+				"that run slurmd themselves an administrator lays it there and says "
+				"data.%.63s in spec.slurm.features of their NodeSet. Without that name another "
+				"partition, or a path on storage that they share",
+				b->partition ? " of partition " : "", b->partition ? b->partition : "", name, name,
+				name);
+	}
+	return NULL;
+}
+
 // ---- submitting ----
 
 int td_gateway_batch(struct td_gateway_ask *q, struct td_slurm *client, struct td_slurm_batch *b, int64_t *ret_job,
@@ -112,11 +142,15 @@ int td_gateway_batch(struct td_gateway_ask *q, struct td_slurm *client, struct t
 		err->retry_after_ms = LATER_MS;
 		return TD_TRANSIENT;
 	}
-	if (r && err->detail == TD_SLURM_ERR_CONFIG) {
+	if (r == TD_INVALID || (r && err->detail == TD_SLURM_ERR_CONFIG)) {
+		int detail = err->detail;
 		td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, NULL);
-		td_auto_free char *words = s ? td_gateway_too_big(&s->nodes->nodes, b) : NULL;
+		char *words = s ? td_gateway_data_nowhere(&s->nodes->nodes, b) : NULL;
+		if (s && !words && detail == TD_SLURM_ERR_CONFIG)
+			words = td_gateway_too_big(&s->nodes->nodes, b);
 		if (words)
-			td_fail_detail(err, r, TD_SLURM_ERR_CONFIG, "%s", words);
+			td_fail_detail(err, r, detail, "%s", words);
+		free(words);
 	}
 	return r;
 }

@@ -11,3 +11,6 @@ int td_gateway_batch(struct td_gateway_ask *q, struct td_slurm *client, struct t
 		     struct td_error *err);
 // Which field asks for more than any node has, in words. The caller frees it; NULL: none does. Pure.
 char *td_gateway_too_big(const struct td_slurm_nodes *nodes, const struct td_slurm_batch *b);
+// Which data set that it wants (data.NAME in its constraint) lies on no node of its partition, in words, with the fix. The
+// caller frees it; NULL: there is none. Pure.
+char *td_gateway_data_nowhere(const struct td_slurm_nodes *nodes, const struct td_slurm_batch *b);

@@ -36,15 +36,33 @@ const char *td_session_host_record(const struct td_object *record)
 	return td_jstr(record->root, "data.machines");
 }
 
+// Whether the program knows ports only. What listens there is everybody's on the machine, so it has a network of its own.
+static bool own_net(const struct td_session_kind *kind, const yyjson_val *body)
+{
+	return kind->of_run ||
+	       (kind->served && !kind->program && !strstr(td_jstr_or(body, "command", ""), "TANDEM_SESSION_SOCKET"));
+}
+
 int td_session_host_check(const yyjson_val *body, struct td_error *err)
 {
-	static const char *const without[] = {"nodes", "replicas", "otherCluster", "diskMiB"};
+	static const char *const without[] = {"replicas", "otherCluster", "diskMiB"};
+	const struct td_session_kind *kind = td_session_kind(td_jstr_or(body, "kind", "endpoint"));
 	for (size_t i = 0; i < TD_LEN(without); i++)
 		if (td_jget(body, without[i]))
 			return td_fail(err, TD_INVALID,
 				       "%s: a session on machines of their own is one job on the machine itself; leave "
 				       "%s or machines out",
 				       without[i], without[i]);
+	if (td_session_nodes_asked(body) && td_jstr(body, "image"))
+		return td_fail(err, TD_INVALID,
+			       "nodes, image: on machines programs reach the other nodes by srun, which is the "
+			       "machine's and not in the image: leave image out, and give it to srun there "
+			       "(--container-image)");
+	if (td_session_nodes_asked(body) && kind && own_net(kind, body))
+		return td_fail(err, TD_INVALID,
+			       "nodes: what listens at $PORT on a machine has a network of its own, without the other "
+			       "nodes: have the command listen at the socket $TANDEM_SESSION_SOCKET, and name that in "
+			       "it");
 	return 0;
 }
 
@@ -150,13 +168,6 @@ static int draw(struct td_gateway_ask *q, const struct td_object *record, char *
 	return r;
 }
 
-// Whether the program knows ports only. What listens there is everybody's on the machine, so it has a network of its own.
-static bool own_net(const struct td_session_kind *kind, const yyjson_val *body)
-{
-	return kind->of_run ||
-	       (kind->served && !kind->program && !strstr(td_jstr_or(body, "command", ""), "TANDEM_SESSION_SOCKET"));
-}
-
 static void environment(const struct td_gateway_ask *q, const struct td_session_kind *kind, const char *id,
 			struct td_strv *env)
 {
@@ -180,6 +191,14 @@ static void environment(const struct td_gateway_ask *q, const struct td_session_
 		td_strv_addf(env, "TANDEM_SESSION_OWN_NET=yes");
 		td_strv_addf(env, "PORT=%d", TD_SESSION_PORT);
 	}
+	if (!td_session_nodes_asked(q->body))
+		return;
+	td_strv_addf(env, "TANDEM_SESSION_NODES=%d", td_session_nodes_asked(q->body));
+	td_strv_addf(env, "TANDEM_NODE_GPUS=%lld", td_jint(q->body, "gpus", 0));
+	td_strv_addf(env, "SRUN_CPUS_PER_TASK=%lld",
+		     td_jint(q->body, "cpus", 1)); // srun does not take the job's by itself
+	if (!kind->program)
+		td_strv_addf(env, "TANDEM_SESSION_ALL=yes");
 }
 
 int td_session_host_image(const yyjson_val *sc, const char *image, const char *home, struct td_strv *env,
@@ -272,6 +291,7 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 		.account = td_jstr(q->body, "account"),
 		.partition = sc ? td_session_host_partition(sc->root, set, td_jstr(q->body, "account")) : NULL,
 		.constraints = feature,
+		.nodes = td_session_nodes_asked(q->body), // 0: one
 		.comment = name,
 		.cpus = td_jint(q->body, "cpus", 1),
 		.memory_mb = td_jint(q->body, "memoryMiB", 1024),
@@ -335,7 +355,9 @@ static char *end_words(const struct td_object *record, const char *image, const 
 	if (j->states & TD_JOB(COMPLETED))
 		return td_strdup("");
 	if (j->states & TD_JOB(NODE_FAIL))
-		return td_asprintf("its machine %s was lost", j->n_nodes ? j->nodes[0].name : "");
+		return j->n_nodes > 1 ? td_asprintf("one of its %zu machines was lost (the first one is %s)",
+						    j->n_nodes, j->nodes[0].name)
+				      : td_asprintf("its machine %s was lost", j->n_nodes ? j->nodes[0].name : "");
 	// What the container's plug-in says of a batch job stands in the machine's slurmd's log only.
 	if (image && j->n_nodes)
 		return td_asprintf(
@@ -346,11 +368,17 @@ static char *end_words(const struct td_object *record, const char *image, const 
 			   (long long)j->exit_code, record->name);
 }
 
+// "0-1" of "gpu:2(IDX:0-1)". The caller frees it; NULL: there are none.
+static char *indexes(const char *gres)
+{
+	const char *at = gres ? strstr(gres, "IDX:") : NULL;
+	return at ? td_strndup(at + 4, strcspn(at + 4, ")")) : NULL;
+}
+
 static void state_of(const struct td_object *record, const char *image, const struct td_slurm_job *j, yyjson_mut_doc *d,
 		     yyjson_mut_val *o)
 {
 	char t[TD_TIME_LEN];
-	const char *at = strchr(j->n_nodes && j->nodes[0].gres ? j->nodes[0].gres : "", ':');
 	yyjson_mut_val *m = td_jm_obj(d, o, "metadata.annotations");
 	td_auto_free char *number = td_asprintf("%lld", (long long)j->id);
 	bool ended = td_slurm_job_ended(j->states), waits = td_job_phase(j->states) == TD_PHASE_WAITING;
@@ -365,9 +393,14 @@ static void state_of(const struct td_object *record, const char *image, const st
 		td_jm_str(d, o, "spec.nodeName", j->nodes[0].name);
 	if (j->start)
 		td_jm_str(d, o, "status.startTime", td_time_format(j->start * 1000, t));
-	if (at && (at = strstr(at, "IDX:"))) {
-		td_auto_free char *devices = td_strndup(at + 4, strcspn(at + 4, ")"));
+	td_auto_free char *devices = j->n_nodes ? indexes(j->nodes[0].gres) : NULL;
+	if (devices)
 		td_jm_key_str(d, m, TD_ANN_DEVICES, devices);
+	for (size_t i = 0; i < j->n_nodes; i++) {
+		td_auto_free char *its = indexes(j->nodes[i].gres);
+		yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.nodes"));
+		td_jm_str(d, v, "name", j->nodes[i].name);
+		td_jm_str(d, v, "devices", its);
 	}
 	td_jm_str(d, o, "status.phase", !ended ? "Running" : j->states & TD_JOB(COMPLETED) ? "Succeeded" : "Failed");
 	if (ended) {
@@ -404,6 +437,8 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 	td_jm_str(d, o, "spec.place", td_jstr(record->root, "data.place")); // pods have no such fields
 	td_jm_str(d, o, "spec.env", td_jstr(td_json_root(j), "env"));
 	td_jm_str(d, o, "spec.image", td_jstr(td_json_root(j), "image"));
+	if (td_session_nodes_asked(td_json_root(j)))
+		td_jm_int(d, o, "spec.nodesAsked", td_session_nodes_asked(td_json_root(j)));
 	if (there) {
 		state_of(record, td_jstr(td_json_root(j), "image"), &job, d, o);
 	} else if (over) {
@@ -417,6 +452,33 @@ struct td_object *td_session_host_pod(struct td_gateway *g, const struct td_obje
 		condition(d, o, "PodScheduled", false, known ? "it was just submitted" : "Slurm does not answer");
 	}
 	return td_object_new(td_jm_done(td_steal(d)));
+}
+
+int td_session_host_nodes(const struct td_object *pod)
+{
+	long long n = td_jint(pod->root, "spec.nodesAsked", 1);
+	return n > 1 ? (int)n : 1;
+}
+
+void td_session_host_nodes_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w)
+{
+	int asked = td_session_host_nodes(pod), ready = 0;
+	bool is = td_session_lives(pod) && td_condition_true(pod->root, "Ready");
+	size_t i, n;
+	yyjson_val *v;
+	if (asked < 2)
+		return;
+	yyjson_mut_val *each = td_jm_arr(d, w, "nodes.each");
+	yyjson_arr_foreach (td_jget(pod->root, "spec.nodes"), i, n, v) {
+		yyjson_mut_val *one = yyjson_mut_arr_add_obj(d, each);
+		td_jm_int(d, one, "number", (int64_t)i);
+		td_jm_str(d, one, "state", td_session_state(pod));
+		td_jm_str(d, one, "node", td_jstr(v, "name"));
+		td_jm_str(d, one, "devices", td_jstr(v, "devices"));
+		ready += is;
+	}
+	td_jm_int(d, w, "nodes.asked", asked);
+	td_jm_int(d, w, "nodes.ready", ready);
 }
 
 void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d)

@@ -13,16 +13,23 @@
 
 extern const struct td_embedded td_gateway_files[];
 
-// Runs a program on the machine in a step of the session's job, in its container or outside: argv has at most 11 words,
-// and NULL.
-static int run_there(struct td_gateway_ask *q, const struct td_object *pod, bool inside, const char *const *argv,
+// Where a step runs.
+enum where {
+	OUTSIDE,
+	INSIDE,
+	EACH
+}; // on the first machine, outside of its container or in it; on all of them, outside
+
+// Runs a program there in a step of the session's job: argv has at most 11 words, and NULL.
+static int run_there(struct td_gateway_ask *q, const struct td_object *pod, enum where where, const char *const *argv,
 		     struct td_ws_far **ret, struct td_error *err)
 {
-	enum { OWN = 10, MOST = 21 };
+	enum { OWN = 12, MOST = 23 };
 	struct td_gateway *g = q->g;
 	td_auto_free char *uid = td_asprintf("%lld", (long long)q->user.uid),
 			  *gid = td_asprintf("%lld", (long long)q->user.gid),
 			  *job = td_asprintf("%lld", (long long)td_session_number(pod, TD_ANN_JOB)),
+			  *nodes = td_asprintf("%d", where == EACH ? td_session_host_nodes(pod) : 1),
 			  *of = td_asprintf(TD_LABEL_NAME "=login," TD_LABEL_CLUSTER "=%s", g->o.cluster);
 	const char *all[MOST + 1] = {"/bin/sh",
 				     "-c",
@@ -33,7 +40,9 @@ static int run_there(struct td_gateway_ask *q, const struct td_object *pod, bool
 				     job,
 				     q->user.name,
 				     q->user.home,
-				     inside && td_jstr(pod->root, "spec.image") ? TD_SESSION_CONTAINER : ""};
+				     where == INSIDE && td_jstr(pod->root, "spec.image") ? TD_SESSION_CONTAINER : "",
+				     td_jstr_or(pod->root, "spec.nodeName", ""),
+				     nodes};
 	size_t n = OWN;
 	for (; *argv && n < MOST; argv++)
 		all[n++] = *argv;
@@ -89,14 +98,14 @@ int td_session_host_dial(struct td_gateway_ask *q, const struct td_object *pod, 
 {
 	td_auto_free char *path = place_of(pod, "tty");
 	const char *const argv[] = {"/opt/tandem/tandem-standin", how, path, NULL};
-	return run_there(q, pod, false, argv, ret, err);
+	return run_there(q, pod, OUTSIDE, argv, ret, err);
 }
 
 int td_session_host_uses(struct td_gateway_ask *q, const struct td_object *pod, struct td_ws_far **ret,
 			 struct td_error *err)
 {
 	static const char *const argv[] = {"/opt/tandem/tandem-standin", "uses", NULL};
-	return run_there(q, pod, false, argv, ret, err);
+	return run_there(q, pod, EACH, argv, ret, err);
 }
 
 int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, const char *script,
@@ -107,5 +116,5 @@ int td_session_host_ssh(struct td_gateway_ask *q, const struct td_object *pod, c
 			  *id = td_asprintf("TANDEM_SESSION=%s", td_object_label(pod, TD_LABEL_SESSION)),
 			  *env = have ? td_asprintf("TANDEM_SESSION_ENV=%s", have) : td_strdup(id);
 	const char *const argv[] = {"env", dir, id, env, "/bin/sh", "-c", script, "session-ssh", NULL};
-	return run_there(q, pod, true, argv, ret, err);
+	return run_there(q, pod, INSIDE, argv, ret, err);
 }

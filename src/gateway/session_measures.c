@@ -25,7 +25,8 @@ struct measure {
 	pthread_t thread;
 	bool over;                      // the thread is done
 	int64_t wanted_ms, over_ms;     // mono
-	struct td_session_figures said; // cpu, gpu, why, at_ms of the last line
+	struct td_session_figures said; // cpu, gpu, why, at_ms of the last lines
+	struct td_session_each each;    // (its thread's) of each machine
 	char key[300];                  // whose, and of which job
 };
 struct td_session_measures {
@@ -55,14 +56,42 @@ bool td_session_measure_read(const char *line, struct td_session_figures *f)
 	return true;
 }
 
+bool td_session_each_take(struct td_session_each *e, int nodes, const char *line, int64_t at_ms,
+			  struct td_session_figures *ret)
+{
+	struct td_session_figures f = {.at_ms = at_ms}, all = {.at_ms = at_ms};
+	int i = 0;
+	size_t n = strcspn(line, " ");
+	if (n >= sizeof(e->v[0].node) || !td_session_measure_read(line, &f))
+		return false;
+	while (i < e->n && (strlen(e->v[i].node) != n || strncmp(e->v[i].node, line, n) != 0))
+		i++;
+	if (i == e->n) {
+		if (e->n >= nodes || e->n >= TD_SESSION_EACH_MOST)
+			return false;
+		snprintf(e->v[e->n++].node, sizeof(e->v[0].node), "%.*s", (int)n, line);
+	}
+	e->v[i].f = f;
+	if (e->n < nodes)
+		return false;
+	for (i = 0; i < e->n; i++) {
+		const struct td_session_figures *o = &e->v[i].f;
+		all.cpu = o->cpu < 0 || all.cpu < 0 ? -1 : all.cpu + o->cpu;
+		all.gpu = o->gpu < 0 || all.gpu < 0 ? -1 : o->gpu > all.gpu ? o->gpu : all.gpu;
+		all.at_ms = o->at_ms < all.at_ms ? o->at_ms : all.at_ms; // a part of them would be a wrong rate
+	}
+	*ret = all;
+	return true;
+}
+
 // What came, line by line; what is no line of it is left out.
 static void take(struct measure *m, struct td_buf *text)
 {
 	char *s = text->s, *end;
 	for (; s && (end = strchr(s, '\n')); s = end + 1) {
-		struct td_session_figures f = {.at_ms = td_real_ms(&td_clock_system)};
+		struct td_session_figures f;
 		*end = '\0';
-		if (!td_session_measure_read(s, &f))
+		if (!td_session_each_take(&m->each, td_session_host_nodes(m->pod), s, td_real_ms(&td_clock_system), &f))
 			continue;
 		pthread_mutex_lock(&m->all->lock);
 		m->said = f;

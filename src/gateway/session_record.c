@@ -28,9 +28,10 @@ int td_session_record_make(struct td_gateway_ask *q, const char *ns, const char 
 	td_jm_str(d, o, "data.request", request);
 	if (td_jint(q->body, "replicas", 0))
 		td_jm_strf(d, o, "data.replicas", "%lld", (long long)td_jint(q->body, "replicas", 0));
-	td_session_nodes_record(q->body, id, d);
 	if (td_session_host_asked(q->body))
 		td_session_host_record_write(q->body, d);
+	else
+		td_session_nodes_record(q->body, id, d);
 	// The pod's /etc/passwd and /etc/group: shells, git and ssh ask for the user's name.
 	td_jm_strf(d, o, "data.passwd",
 		   "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"

@@ -362,10 +362,11 @@ int td_session_start(struct td_gateway_ask *q, struct td_error *err)
 	td_session_looks_wake(g->looks, ns);
 	if ((r = td_session_record_make(q, ns, id, &kept, err)))
 		return td_wrap(err, "the session's record in namespace %s", ns);
-	bool several = td_jint(q->body, "replicas", 0) || td_session_nodes_asked(q->body);
-	if (td_session_nodes_asked(q->body))
+	bool host = td_session_host_asked(q->body),
+	     several = !host && (td_jint(q->body, "replicas", 0) || td_session_nodes_asked(q->body));
+	if (several && td_session_nodes_asked(q->body))
 		r = td_session_nodes_service(q, kept, err);
-	if (!r && td_session_host_asked(q->body))
+	if (!r && host)
 		r = td_session_host_make(q, kept, &made, err);
 	else if (!r)
 		r = td_session_make(q, ns, id, several ? 0 : -1, &made, err);

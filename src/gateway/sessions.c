@@ -185,6 +185,8 @@ void td_session_write(struct td_gateway *g, const struct td_object *o, yyjson_mu
 	}
 	td_jm_str(d, w, "node", td_jstr(o->root, "spec.nodeName"));
 	td_jm_str(d, w, "machines", td_session_host(o));
+	if (td_session_host(o))
+		td_session_host_nodes_write(o, d, w);
 	if (td_session_other(o) && !over)
 		td_session_other_write(o, d, w);
 	if (td_jstr(o->root, "status.startTime") && !td_time_parse(td_jstr(o->root, "status.startTime"), &at))

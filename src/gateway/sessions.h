@@ -91,6 +91,19 @@ void td_session_measures_sweep(struct td_session_measures *s);
 void td_session_measured(struct td_gateway *g, const struct td_object *pod, struct td_session_figures *ret);
 // One line of tandem-standin uses, without its end (pure). False: it is none, and f is as it was.
 bool td_session_measure_read(const char *line, struct td_session_figures *f);
+// What each machine of a session said last.
+enum { TD_SESSION_EACH_MOST = 16 };
+struct td_session_each {
+	struct {
+		char node[256];
+		struct td_session_figures f;
+	} v[TD_SESSION_EACH_MOST];
+	int n;
+};
+// Takes one line of one of them, and says what all do together (pure): CPUs are added, the busiest GPU counts, what one
+// does not know is not known, and it is as old as the oldest. False: it is no such line, or not all have said something.
+bool td_session_each_take(struct td_session_each *e, int nodes, const char *line, int64_t at_ms,
+			  struct td_session_figures *ret);
 
 // ---- shared by these files (sessions.c) ----
 // The namespace whose pods are this person's jobs. The caller frees it; NULL: he has none.
@@ -256,6 +269,10 @@ const char *td_session_host_partition(const yyjson_val *sc, const char *set, con
 // none. TD_INVALID: the SlurmCluster `sc` has no containers in jobs; TD_UNSUPPORTED: such a home cannot be in one.
 int td_session_host_image(const yyjson_val *sc, const char *image, const char *home, struct td_strv *env,
 			  struct td_error *err);
+// (pure) Over how many machines what stands for its pod is; 1: one.
+int td_session_host_nodes(const struct td_object *pod);
+// (pure) What there is to say of them, where it is more than one.
+void td_session_host_nodes_write(const struct td_object *pod, yyjson_mut_doc *d, yyjson_mut_val *w);
 // Adds to a record that is made what says so.
 void td_session_host_record_write(const yyjson_val *body, yyjson_mut_doc *d);
 // Submits the job of the record's session, as q->body says. *ret: what stands for its pod.

@@ -19,6 +19,7 @@
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
 //   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
 //   stage …           runs a program and keeps its checkpoints (also under the name tandem-stage)
+//   on-slurm …        there on machines without a kubelet: the program of one node
 // Called tandem-run or tandem-rsh it runs a program on the nodes of a session.
 #include "standin/firewall.h"
 #include "standin/worker.h"
@@ -91,6 +92,8 @@ int main(int argc, char **argv)
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
 		return td_standin_task(argc - 1, argv + 1);
 
+	if (argc >= 2 && !strcmp(argv[1], "on-slurm"))
+		return td_standin_onslurm_task(argc - 1, argv + 1);
 	if (argc >= 3 && !strcmp(argv[1], "init"))
 		return td_standin_init(argv + 2);
 	if (argc >= 3 && !strcmp(argv[1], "exec"))

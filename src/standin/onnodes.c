@@ -66,13 +66,17 @@ static int know(struct all *a)
 {
 	const char *hosts = getenv("TANDEM_GANG_HOSTS"), *key = getenv("TANDEM_SESSION_KEY"), *rank = getenv("RANK"),
 		   *port = getenv("PORT");
-	if (!hosts || !*hosts || !key || strlen(key) < 32 || strlen(key) > sizeof(a->key.s) || !rank || !port)
+	if (td_standin_onslurm_here()) {
+		a->rank = rank ? atoi(rank) : 0;
+	} else if (!hosts || !*hosts || !key || strlen(key) < 32 || strlen(key) > sizeof(a->key.s) || !rank || !port)
 		return failed(
 			a, "this is no session over several nodes: start one by `tandem session start KIND --nodes N`");
-	a->key.n = strlen(key);
-	memcpy(a->key.s, key, a->key.n);
-	a->rank = atoi(rank);
-	a->port = atoi(port);
+	if (!td_standin_onslurm_here()) {
+		a->key.n = strlen(key);
+		memcpy(a->key.s, key, a->key.n);
+		a->rank = atoi(rank);
+		a->port = atoi(port);
+	}
 	char *list = strdup(hosts), *save = NULL;
 	for (char *h = strtok_r(list, ",", &save); h && a->n_hosts < NODES; h = strtok_r(NULL, ",", &save))
 		a->hosts[a->n_hosts++] = h;
@@ -553,6 +557,13 @@ int td_standin_onnodes(int argc, char **argv)
 		failed(&a, "it starts programs from the session's first node, and this is node %d", a.rank);
 		return 2;
 	}
+	if (td_standin_onslurm_here())
+		return td_standin_onslurm(&(const struct standin_onslurm){.hosts = a.hosts,
+									  .n_hosts = a.n_hosts,
+									  .only = only,
+									  .workers = workers,
+									  .label = a.label,
+									  .argv = argv + i});
 	return run(&a, argv + i, true);
 }
 
@@ -574,6 +585,8 @@ int td_standin_rsh(int argc, char **argv)
 	}
 	if (know(&a))
 		return LOST;
+	if (td_standin_onslurm_here())
+		return failed(&a, "on machines mpirun and its like start theirs by srun, as in every Slurm job");
 	int rank = rank_of(&a, argv[i]);
 	if (rank < 0 || (!rank && a.rank))
 		return failed(&a,

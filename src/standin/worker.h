@@ -46,6 +46,21 @@ void td_standin_worker_request_done(struct standin_worker_request *r);
 // Runs what the client at fd, which is known, asks for, and returns when that has ended. It has the process for itself.
 void td_standin_worker_serve(int fd);
 
+// onslurm.c: the same in a session over several machines, whose nodes srun reaches.
+bool td_standin_onslurm_here(void);
+struct standin_onslurm {
+	char *const *hosts; // by rank
+	int n_hosts;
+	int only; // -1: all
+	bool workers, label;
+	char **argv; // the program
+};
+// The option by which srun takes these nodes (pure). Their number; -1: there are none, or it is too long.
+int td_standin_onslurm_words(const struct standin_onslurm *w, char *ret, size_t n);
+int td_standin_onslurm(const struct standin_onslurm *w); // becomes srun; returns where it cannot
+// `on-slurm FIRST CMD…`: the program of one task, whose rank is FIRST and its number in the step.
+int td_standin_onslurm_task(int argc, char **argv);
+
 int td_standin_worker(int argc, char **argv);  // worker.c
 int td_standin_onnodes(int argc, char **argv); // onnodes.c, as tandem-run
 int td_standin_rsh(int argc, char **argv);     // the same, as tandem-rsh

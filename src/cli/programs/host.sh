@@ -9,6 +9,8 @@ mkdir -p /var/spool/slurmd /run/slurm /opt/tandem /etc/tandem/site
 "$TD_STANDIN" copy /opt/tandem
 # With spec.fabric slurm.conf names this one for all nodes, and no task starts where it is not.
 [ -e /etc/tandem/site/task-prolog.sh ] || ln -sf /opt/tandem/task-prolog /etc/tandem/site/task-prolog.sh
+# What people type in a session over several machines (docs/host.md), where every login shell finds it.
+[ -e /usr/local/bin/tandem-run ] || ln -sf /opt/tandem/tandem-standin /usr/local/bin/tandem-run || :
 export SLURM_SACK_KEY="$TD_DIR/slurm.key"
 [ ! -e "$TD_DIR/slurm.jwks" ] || export SLURM_SACK_JWKS="$TD_DIR/slurm.jwks"
 # The directory that /run/slurm is there: a slurmd that comes later has the same, and its jobs find its socket.

@@ -20,6 +20,21 @@ program=$TANDEM_SESSION_PROGRAM
 unset TANDEM_SESSION_PROGRAM TANDEM_SESSION_PLACE
 umask 022
 set -- /bin/sh -c "$program"
+# One over several machines: this runs on the first one, and srun, mpirun and tandem-run start programs on the others, as in every Slurm job.
+if [ -n "${TANDEM_SESSION_NODES:-}" ]; then
+	if ! command -v srun >/dev/null || ! command -v scontrol >/dev/null; then
+		echo "This machine has no srun: a session over several nodes needs the package slurm-client on each of them." >&2
+		exit 127
+	fi
+	TANDEM_GANG_HOSTS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd , -) || exit
+	MASTER_ADDR=$SLURMD_NODENAME MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
+	WORLD_SIZE=$TANDEM_SESSION_NODES NNODES=$TANDEM_SESSION_NODES RANK=0 NODE_RANK=0
+	export TANDEM_GANG_HOSTS MASTER_ADDR MASTER_PORT WORLD_SIZE NNODES RANK NODE_RANK
+	# ssh comes by a step of its own, on this node alone: there it is as here (session-ssh.sh).
+	export -p | grep -E '^export (SLURM_|SRUN_|TANDEM_GANG_HOSTS|TANDEM_NODE_GPUS|TANDEM_SESSION_NODES|MASTER_|WORLD_SIZE|NNODES|RANK|NODE_RANK)' >"$dir/nodes"
+	# What one program is over all nodes, runs on all.
+	[ -z "${TANDEM_SESSION_ALL:-}" ] || set -- /usr/local/bin/tandem-run "$@"
+fi
 if [ -n "${TANDEM_SESSION_OWN_NET:-}" ]; then
 	unset TANDEM_SESSION_OWN_NET TANDEM_SESSION_SOCKET # what listens at $PORT does not listen there
 	set -- /opt/tandem/tandem-standin own-net "$dir/tty" "$PORT" "$@"

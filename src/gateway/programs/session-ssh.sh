@@ -33,6 +33,13 @@ elif [ -n "${TANDEM_SESSION_ENV:-}" ]; then
 	PATH=$TANDEM_SESSION_ENV/bin:$PATH
 fi
 export PATH
+# Over several machines: the job's variables for srun, and not those of this connection's own step.
+if [ -n "${TANDEM_SESSION_SSH:-}" ] && [ -r "${TANDEM_SESSION_SSH%/ssh}/nodes" ]; then
+	for name in $(env | sed -n 's/^\(SLURM_[A-Za-z0-9_]*\)=.*/\1/p'); do
+		case $name in SLURM_CONF) ;; *) unset "$name" ;; esac
+	done
+	. "${TANDEM_SESSION_SSH%/ssh}/nodes"
+fi
 cat >"$run/config.$$" <<-END
 	HostKey $dir/host
 	AuthorizedKeysFile $run/keys

@@ -306,6 +306,30 @@ static void what_no_node_has_is_refused_with_its_field(void **state)
 	}
 }
 
+static char *nowhere(const char *partition, const char *constraints)
+{
+	static struct td_slurm_node v[] = {
+		{.name = (char *)"n0", .partitions = (char *)"all", .features = (char *)"a,data.imagenet"},
+		{.name = (char *)"h0", .partitions = (char *)"metal,all", .features = (char *)"bare"}};
+	const struct td_slurm_nodes nodes = {.v = v, .n = TD_LEN(v)};
+	const struct td_slurm_batch b = {.partition = partition, .constraints = constraints};
+	return td_gateway_data_nowhere(&nodes, &b);
+}
+
+static void data_that_no_node_of_the_partition_holds(void **state)
+{
+	(void)state;
+	assert_null(nowhere("all", "data.imagenet"));
+	assert_null(nowhere("metal", NULL));
+	assert_null(nowhere("metal", "bare&x"));
+	assert_null(nowhere("metal", "data.imagenet|data.coco"));
+	td_auto_free char *metal = nowhere("metal", "(a|b)&bare&data.imagenet"), *none = nowhere(NULL, "data.coco");
+	assert_non_null(strstr(metal, "no node of partition metal holds imagenet at /datasets/imagenet"));
+	assert_non_null(strstr(metal, "data.imagenet in spec.slurm.features"));
+	assert_non_null(strstr(none, "no node holds coco"));
+	assert_true(strlen(metal) < 480);
+}
+
 static void homes_lie_below_their_directory(void **state)
 {
 	const struct td_gateway g = {.o = {.homes_as = "/home"}};
@@ -327,6 +351,7 @@ int main(void)
 		cmocka_unit_test(who_writes_checkpoints_is_queued_again),
 		cmocka_unit_test(refusals_name_the_step),
 		cmocka_unit_test(paths_without_tricks),
+		cmocka_unit_test(data_that_no_node_of_the_partition_holds),
 		cmocka_unit_test(homes_lie_below_their_directory),
 		cmocka_unit_test(ends_in_words),
 		cmocka_unit_test(buckets_fill_with_time),

@@ -110,9 +110,85 @@ static void what_a_machine_says_of_a_session(void **state)
 	assert_true(f.cpu == -1 && f.gpu == -1);
 }
 
+// Over several machines: all of them count, and what one does not say makes none of it idle.
+static void what_several_machines_say_together(void **state)
+{
+	(void)state;
+	struct td_session_figures f = {.cpu = 99};
+	struct td_session_each *e = td_calloc(1, sizeof(*e));
+	assert_false(td_session_each_take(e, 2, "h0 10.0 40", 1000, &f));
+	assert_false(td_session_each_take(e, 2, "h0 11.0 40", 2000, &f)); // the other one has said nothing yet
+	assert_false(td_session_each_take(e, 2, "nonsense", 2000, &f));
+	assert_true(f.cpu == 99);
+	assert_true(td_session_each_take(e, 2, "h1 5.0 90", 3000, &f));
+	assert_true(f.cpu == 16 && f.gpu == 0.9 && f.at_ms == 2000 && !*f.why);
+	assert_true(td_session_each_take(e, 2, "h0 12.0 0", 4000, &f));
+	assert_true(f.cpu == 17 && f.gpu == 0.9 && f.at_ms == 3000);
+	assert_false(td_session_each_take(e, 2, "h2 1.0 1", 4000, &f)); // there are two
+	assert_true(td_session_each_take(e, 2, "h1 -1.000 -2", 5000, &f));
+	assert_true(f.cpu == -1 && f.gpu == -1);
+	free(e);
+	e = td_calloc(1, sizeof(*e)); // one alone
+	assert_true(td_session_each_take(e, 1, "h0 1.5 -1", 7000, &f));
+	assert_true(f.cpu == 1.5 && f.gpu == -1 && f.at_ms == 7000);
+	free(e);
+}
+
+static int check(const char *body, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(body, strlen(body), &j, NULL), 0);
+	return td_session_host_check(td_json_root(j), err);
+}
+
+static void what_can_be_over_several_machines(void **state)
+{
+	(void)state;
+	struct td_error e = TD_ERROR_INIT;
+	static const char *const good[] = {
+		"{\"kind\": \"shell\", \"nodes\": 2}",
+		"{\"kind\": \"jupyter\", \"nodes\": 2}",
+		"{\"kind\": \"vscode\", \"nodes\": 16}",
+		"{\"kind\": \"batch\", \"nodes\": 2, \"command\": \"x\"}",
+		"{\"kind\": \"endpoint\", \"nodes\": 2, \"command\": \"x --uds $TANDEM_SESSION_SOCKET\"}",
+		"{\"kind\": \"jupyter\", \"image\": \"a:1\"}",
+		"{\"kind\": \"vscode\", \"image\": \"a:1\", \"nodes\": 1}"};
+	for (size_t i = 0; i < TD_LEN(good); i++)
+		assert_int_equal(check(good[i], &e), 0);
+	assert_int_equal(check("{\"kind\": \"shell\", \"nodes\": 2, \"image\": \"a:1\"}", &e), TD_INVALID);
+	assert_non_null(strstr(e.msg, "nodes, image"));
+	assert_int_equal(check("{\"nodes\": 2, \"command\": \"x\"}", &e), TD_INVALID);
+	assert_non_null(strstr(e.msg, "TANDEM_SESSION_SOCKET"));
+	assert_int_equal(check("{\"kind\": \"shell\", \"replicas\": 2}", &e), TD_INVALID);
+}
+
+static void what_is_said_of_its_machines(void **state)
+{
+	(void)state;
+	static const char pod[] =
+		"{\"metadata\": {\"name\": \"session-x\", \"namespace\": \"ann\", \"uid\": \"1\", \"annotations\": "
+		"{\"tandem.dev/session-kind\": \"shell\"}}, \"spec\": {\"nodesAsked\": 2, \"nodeName\": \"h0\", "
+		"\"nodes\": [{\"name\": \"h0\", \"devices\": \"0\"}, {\"name\": \"h1\"}]}, \"status\": {\"phase\": "
+		"\"Running\", \"conditions\": [{\"type\": \"Ready\", \"status\": \"True\"}]}}";
+	struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(pod, strlen(pod), &j, NULL), 0);
+	td_auto(td_object_unref) struct td_object *o = td_object_new(j);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *w = yyjson_mut_doc_get_root(d);
+	assert_int_equal(td_session_host_nodes(o), 2);
+	td_session_host_nodes_write(o, d, w);
+	td_auto_free char *text = td_json_mut_text(w, NULL);
+	assert_string_equal(text,
+			    "{\"nodes\":{\"each\":[{\"number\":0,\"state\":\"ready\",\"node\":\"h0\",\"devices\":"
+			    "\"0\"},{\"number\":1,\"state\":\"ready\",\"node\":\"h1\"}],\"asked\":2,\"ready\":2}}");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_several_machines_say_together),
+		cmocka_unit_test(what_can_be_over_several_machines),
+		cmocka_unit_test(what_is_said_of_its_machines),
 		cmocka_unit_test(the_partition_that_has_the_machines),
 		cmocka_unit_test(an_image_is_the_jobs_container),
 		cmocka_unit_test(what_a_machine_says_of_a_session),

@@ -1181,6 +1181,40 @@ esac""")
             self.assertEqual(self.run_it("clear-dead", *args).returncode, 2)
 
 
+class Machines(unittest.TestCase):
+    """tandem-run in a session over three machines: what it asks srun for, which here runs the last node's task."""
+
+    def do(self, *argv, **change):
+        with tempfile.TemporaryDirectory() as d:
+            os.symlink(EXE, f"{d}/tandem-run")
+            with open(f"{d}/srun", "w") as f:
+                f.write('#!/bin/sh\necho "${SLURM_NNODES-none} $*" >&2\nwhile [ "${1#-}" != "$1" ]; do case $1 in --ntasks=*) last=$((${1#*=} - 1)) ;; esac; shift; done\nSLURM_PROCID=$last exec "$@"\n')
+            os.chmod(f"{d}/srun", 0o755)
+            its = {"PATH": f"{d}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "TANDEM_SESSION_NODES": "3", "WORLD_SIZE": "3", "RANK": "0", "TANDEM_GANG_HOSTS": "h0,h1,h2",
+                   "MASTER_ADDR": "h0", "MASTER_PORT": "20007", "TANDEM_NODE_GPUS": "2", "TANDEM_SESSION_SOCKET": "/x"}
+            return subprocess.run([f"{d}/tandem-run", *argv], env=env(**{**its, **change}), capture_output=True, text=True, timeout=DEADLINE)
+
+    def test_by_srun(self):
+        say = ("sh", "-c", "echo $RANK $NODE_RANK $WORLD_SIZE $PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR:$PET_MASTER_PORT $PET_NPROC_PER_NODE [$TANDEM_SESSION_SOCKET]")
+        r = self.do(*say)
+        self.assertEqual((r.returncode, r.stdout), (0, "2 2 3 3 2 h0:20007 2 []\n"))
+        for word in ("none ", "--jobid=7", "--nodes=3", "--ntasks=3", "--nodelist=h0,h1,h2", "--overlap"):
+            self.assertIn(word, r.stderr)
+        r = self.do("-l", "--workers", *say)
+        self.assertTrue(r.stdout.startswith("2 2 3") and "--nodes=2" in r.stderr and "--nodelist=h1,h2" in r.stderr and "--label" in r.stderr, r)
+        r = self.do("--node", "h0", *say)
+        self.assertTrue(r.stdout.startswith("0 0 3") and r.stdout.endswith("[/x]\n") and "--nodes=1 " in r.stderr and "--nodelist=h0 " in r.stderr, r)
+        self.assertEqual(self.do("--node", "1", "sh", "-c", "exit 7").returncode, 7)
+        self.assertEqual(self.do("--node", "h9", "true").returncode, 2)
+        self.assertEqual(self.do("true", RANK="1").returncode, 2)
+
+    def test_where_it_is_none(self):
+        self.assertIn("no session over several nodes", self.do("true", TANDEM_SESSION_NODES="").stderr + self.do("true", TANDEM_GANG_HOSTS="").stderr)
+        r = self.do("true", PATH="/nonexistent")
+        self.assertEqual(r.returncode, 127)
+        self.assertIn("slurm-client", r.stderr)
+
+
 class Nodes(unittest.TestCase):
     """A session over two nodes: a worker here is the second one, named localhost."""
 

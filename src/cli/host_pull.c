@@ -1,0 +1,56 @@
+// The pull secret of spec.containers on a machine that runs slurmd itself: what slurmd pods have as a mounted Secret. Jobs
+// never see it: it is root's, in a directory that only root enters, and no program is given it as an argument or in its
+// environment. The service for images reads it (spank/pull.c) for what all may use: images that are held ready.
+#include "cli/host.h"
+
+#include "base/file.h"
+#include "slurm/keys.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEY ".dockerconfigjson"
+
+char *td_host_pull_secret(const yyjson_val *sc, const char *cluster)
+{
+	const char *name = sc ? td_jstr(sc, "spec.containers.images.pullSecret") : NULL;
+	return name && *name ? td_strdup(name) : td_asprintf("%s-image-pull", cluster);
+}
+
+int td_host_pull_read(const yyjson_val *secret, struct td_buf *ret, struct td_error *err)
+{
+	const char *text = td_jkey_str(td_jget(secret, "data"), KEY);
+	if (!td_streq(td_jstr(secret, "type"), "kubernetes.io/dockerconfigjson") || !text)
+		return td_fail(err, TD_INVALID,
+			       "spec.containers.images.pullSecret: it is no Secret of type "
+			       "kubernetes.io/dockerconfigjson with a key " KEY);
+	return td_slurm_key_read(text, ret, err);
+}
+
+int td_host_pull_write(const char *dir, const char *at, const struct td_buf *pull, struct td_error *err)
+{
+	td_auto_free char *own = td_asprintf("%s/pull-secret", dir), *path = td_asprintf("%s/" KEY, own);
+	td_auto_buf struct td_buf have = {0};
+	struct stat s;
+	int r = td_file_read(path, 1 << 20, &have, NULL);
+	bool same = !r && pull->len && have.len == pull->len && !memcmp(have.s, pull->s, have.len);
+	if (have.s)
+		explicit_bzero(have.s, have.len);
+	if (!pull->len)
+		return unlink(path) && errno != ENOENT && errno != ENOTDIR
+			       ? td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path)
+			       : 0;
+	if ((r = td_mkdir_p(own, 0700, err)))
+		return r;
+	if (!same && (r = td_file_write(path, pull->s, pull->len, 0400, err)))
+		return r;
+	if (!lstat(at, &s))
+		return 0;
+	td_auto_free char *above = td_strndup(at, (size_t)(strrchr(at, '/') - at));
+	if ((r = td_mkdir_p(above, 0755, err)))
+		return r;
+	return symlink(own, at) && errno != EEXIST ? td_fail_errno(err, TD_INTERNAL, errno, "link %s to %s", at, own)
+						   : 0;
+}
