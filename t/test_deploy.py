@@ -93,20 +93,24 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
     # Whoever tolerates more must not lose what lets them start where every node is drained in Slurm.
     more = objects(out(*template, "--set-json", 'operator.tolerations=[{"key":"more","operator":"Exists"}]'))
     assert [t["key"] for t in more["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["tolerations"]] == ["tandem.dev/slurm-drain", "tandem.dev/slurm-down", "more"]
-    # The agents' kubelets: chart and `tandem install` say the same.
+    # The agents' kubelets and profiles: chart and `tandem install` say the same.
     url, ca = "https://$(NODE_NAME):10250", "/var/lib/kubelet/pki/kubelet.crt"
-    chart = objects(out(*template, "--set", f"agent.kubelet={url},agent.kubeletCA={ca}"))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
+    chart = objects(out(*template, "--set", f"agent.kubelet={url},agent.kubeletCA={ca},agent.seccompProfiles=tandem-profiles"))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
     install = [build / "src/cmd/tandem", "install", "--dry-run", "-o", "yaml"]
-    ours = objects(out(*install, "--kubelet", url, "--kubelet-ca", ca))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
+    ours = objects(out(*install, "--kubelet", url, "--kubelet-ca", ca, "--seccomp-profiles", "tandem-profiles"))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
     for spec in (chart, ours):
         c = spec["containers"][0]
         assert f"--kubelet={url}" in c["args"] and "--kubelet-ca=/host/kubelet-ca.crt" in c["args"]
         assert {"name": "kubelet-ca", "mountPath": "/host/kubelet-ca.crt", "readOnly": True} in c["volumeMounts"]
         assert {"name": "kubelet-ca", "hostPath": {"path": ca, "type": "File"}} in spec["volumes"]
+        assert {"name": "profiles", "configMap": {"name": "tandem-profiles", "optional": True}} in spec["volumes"]
+        assert "--profiles-to=/host/seccomp" in c["args"] and {"name": "seccomp", "mountPath": "/host/seccomp"} in c["volumeMounts"]
         c["args"].sort()
+        c["volumeMounts"].sort(key=lambda m: m["name"])
+        spec["volumes"].sort(key=lambda v: v["name"])
     assert chart == ours
     assert "at '/agent/kubelet'" in out(*template, "--set", "agent.kubelet=http://x", code=1)
-    for wrong in (["--kubelet", "http://x"], ["--kubelet", "https://"], ["--kubelet-ca", "ca.crt"], ["--kubelet-ca", "/a b"]):
+    for wrong in (["--kubelet", "http://x"], ["--kubelet", "https://"], ["--kubelet-ca", "ca.crt"], ["--kubelet-ca", "/a b"], ["--seccomp-profiles", "A_b"]):
         assert wrong[0] in out(*install, *wrong, code=2)
     assert "at '/operator/replicas'" in out(*template, "--set", "operator.replicas=0", code=1)
 
