@@ -178,12 +178,13 @@ CONTAINERD = """version = 2
 class Cluster:
     runtime = ""
 
-    def __init__(self, home=None, assets=None, nodes=3, grace=8, cpus=16, controllers=True, owner=os.getpid(), late=0):
+    def __init__(self, home=None, assets=None, nodes=3, grace=8, cpus=16, controllers=True, owner=os.getpid(), late=0, disk=False):
         """controllers=False: the API server alone, nobody acts on what is in it. owner: the process without which the cluster is to go (sweep); None:
-        it stays until somebody takes it down. late: so many nodes, the last ones, have a network and are not started."""
+        it stays until somebody takes it down. late: so many nodes, the last ones, have a network and are not started. disk: kubelets count what containers hold on it, and
+        evict those that hold more than their limit."""
         self.dir = pathlib.Path(home or os.environ.get("TANDEM_KUBE_HOME", "/var/lib/tandem-kube"))
         self.assets = pathlib.Path(assets) if assets else None
-        self.late = late
+        self.late, self.disk = late, disk
         self.n, self.grace, self.cpus, self.controllers = nodes, grace, cpus, controllers
         self.file = self.dir / "cluster.json"
         if self.file.exists():
@@ -380,7 +381,7 @@ class Cluster:
             "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
             "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": f"{self.dir}/pki/ca.crt"}},
             "authorization": {"mode": "Webhook"}, "tlsCertFile": f"{self.dir}/pki/{name}.crt", "tlsPrivateKeyFile": f"{self.dir}/pki/{name}.key",
-            "cgroupDriver": "cgroupfs", "failSwapOn": False, "failCgroupV1": False, "localStorageCapacityIsolation": False, "resolvConf": "",
+            "cgroupDriver": "cgroupfs", "failSwapOn": False, "failCgroupV1": False, "localStorageCapacityIsolation": self.disk, "resolvConf": "",
             "clusterDNS": [self.api], "clusterDomain": "cluster.local", "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "nodeStatusUpdateFrequency": "1s", "nodeLeaseDurationSeconds": self.grace, "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99, "evictionHard": {"memory.available": "50Mi"}, "maxPods": 110}))
