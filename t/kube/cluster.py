@@ -138,6 +138,7 @@ for c in $(seq 0 $(({cpus} - 1))); do
   d=/run/cpu/cpu$zeros$((c % 2 * $(nproc --all) / 2))
   mkdir -p $d/topology; echo $c > $d/topology/core_id; echo 0 > $d/topology/physical_package_id
 done
+mkdir /run/sysfs; mount -t sysfs sysfs /run/sysfs # whole: below /sys something is mounted, and a kernel then lets no user namespace mount one
 cat /sys/devices/system/cpu/online > /run/cpu/online
 mkdir /run/no-numa
 mount --bind /run/no-numa /sys/devices/system/node
