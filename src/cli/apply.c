@@ -134,7 +134,8 @@ static bool good_url(const char *s)
 }
 
 // A volume of the agents' pod, mounted at `at`. Gives the volume, for what it is made of.
-static yyjson_mut_val *mounted(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *name, const char *at, bool read_only)
+static yyjson_mut_val *mounted(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *name, const char *at,
+			       bool read_only)
 {
 	yyjson_mut_val *mount = yyjson_mut_arr_add_obj(d, td_jm_get(spec, "containers.[0].volumeMounts"));
 	td_jm_str(d, mount, "name", name);

@@ -65,10 +65,10 @@ static int check(struct up_line *l)
 	if (t->kubeconfig && of_here)
 		return td_command_wrong("up", "with --kubeconfig the cluster's nodes are as they are: leave out sizes, "
 					      "--no-slurm, --dry-run and -o");
-	if (!t->kubeconfig && (t->image || t->ns || t->agents.kubelet || t->agents.kubelet_ca ||
-			       t->agents.seccomp_profiles))
+	if (!t->kubeconfig &&
+	    (t->image || t->ns || t->agents.kubelet || t->agents.kubelet_ca || t->agents.seccomp_profiles))
 		return td_command_wrong("up", "--image, --namespace, --kubelet, --kubelet-ca and --seccomp-profiles go "
-					       "with --kubeconfig");
+					      "with --kubeconfig");
 	if (l->output && !l->dry_run)
 		return td_command_wrong("up", "-o %s: only \"--dry-run -o yaml\" prints objects", l->output);
 	if (h->memory && (td_quantity_ceil(h->memory, &memory, &err) || memory < (2ll << 30)))
