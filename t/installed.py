@@ -31,7 +31,7 @@ class Site:
     """A cluster whose nodes have Tandem's images of two versions, and what users do there."""
 
     def __init__(self, home, build):
-        self.c = cluster.Cluster(home=home, assets=assets(), cpus=18)  # 17 for Slurm on each of three nodes: 51
+        self.c = cluster.Cluster(home=home, assets=assets(), cpus=18, disk=True)  # 17 for Slurm on each of three nodes: 51
         self.tandem = str(build / "src/cmd/tandem")
         images = pathlib.Path(home) / "images"
         images.mkdir()

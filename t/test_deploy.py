@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 import yaml
 
-from harness import ROOT, wait_for
+from harness import ROOT, got, wait_for
 from installed import CHART, NEW, NODE, OLD, SYSTEM, assets, phase, pod, ready, site  # noqa: F401 (a fixture)
 
 RUNNING, WAITING = 12, 24
@@ -93,25 +93,32 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
     # Whoever tolerates more must not lose what lets them start where every node is drained in Slurm.
     more = objects(out(*template, "--set-json", 'operator.tolerations=[{"key":"more","operator":"Exists"}]'))
     assert [t["key"] for t in more["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["tolerations"]] == ["tandem.dev/slurm-drain", "tandem.dev/slurm-down", "more"]
-    # The agents' kubelets: chart and `tandem install` say the same.
+    # The agents' kubelets and profiles: chart and `tandem install` say the same.
     url, ca = "https://$(NODE_NAME):10250", "/var/lib/kubelet/pki/kubelet.crt"
-    chart = objects(out(*template, "--set", f"agent.kubelet={url},agent.kubeletCA={ca}"))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
+    chart = objects(out(*template, "--set", f"agent.kubelet={url},agent.kubeletCA={ca},agent.seccompProfiles=tandem-profiles"))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
     install = [build / "src/cmd/tandem", "install", "--dry-run", "-o", "yaml"]
-    ours = objects(out(*install, "--kubelet", url, "--kubelet-ca", ca))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
+    ours = objects(out(*install, "--kubelet", url, "--kubelet-ca", ca, "--seccomp-profiles", "tandem-profiles"))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
     for spec in (chart, ours):
         c = spec["containers"][0]
         assert f"--kubelet={url}" in c["args"] and "--kubelet-ca=/host/kubelet-ca.crt" in c["args"]
         assert {"name": "kubelet-ca", "mountPath": "/host/kubelet-ca.crt", "readOnly": True} in c["volumeMounts"]
         assert {"name": "kubelet-ca", "hostPath": {"path": ca, "type": "File"}} in spec["volumes"]
+        assert {"name": "profiles", "configMap": {"name": "tandem-profiles", "optional": True}} in spec["volumes"]
+        assert "--profiles-to=/host/seccomp" in c["args"] and {"name": "seccomp", "mountPath": "/host/seccomp"} in c["volumeMounts"]
         c["args"].sort()
+        c["volumeMounts"].sort(key=lambda m: m["name"])
+        spec["volumes"].sort(key=lambda v: v["name"])
     assert chart == ours
     assert "at '/agent/kubelet'" in out(*template, "--set", "agent.kubelet=http://x", code=1)
-    for wrong in (["--kubelet", "http://x"], ["--kubelet", "https://"], ["--kubelet-ca", "ca.crt"], ["--kubelet-ca", "/a b"]):
+    for wrong in (["--kubelet", "http://x"], ["--kubelet", "https://"], ["--kubelet-ca", "ca.crt"], ["--kubelet-ca", "/a b"], ["--seccomp-profiles", "A_b"]):
         assert wrong[0] in out(*install, *wrong, code=2)
     assert "at '/operator/replicas'" in out(*template, "--set", "operator.replicas=0", code=1)
 
 
 # ---- the story ----
+
+
+PROFILES = ("--seccomp-profiles", "tandem-profiles")  # of a site; its ConfigMap comes later
 
 
 @pytest.mark.feature("A16.2", "A16.3")
@@ -121,12 +128,14 @@ def test_install(site):
     text = site.run(site.tandem, "install", "--dry-run", "-o", "yaml", "--image", OLD, "--namespace", "elsewhere")  # needs no cluster
     assert {(d["metadata"].get("namespace")) for d in objects(text).values()} <= {None, "elsewhere", NODE, "kube-node-lease", "kube-public", "kube-system"} and OLD in text
     n = len(objects(text))
-    assert site.install(OLD) == {"created": n}
-    assert site.install(OLD) == {"unchanged": n}
+    assert site.install(OLD, *PROFILES) == {"created": n}
+    quiet = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}
+    site.kubectl("-n", NODE, "create", "configmap", PROFILES[1], f"--from-literal=quiet.json={json.dumps(quiet)}")  # nodes have it some tests later
+    assert site.install(OLD, *PROFILES) == {"unchanged": n}
     # Somebody's change is put right, and said.
     site.kubectl("-n", SYSTEM, "scale", "deployment/tandem-operator", "--replicas=1")
-    assert "Deployment tandem-system/tandem-operator changed" in site.cmd("install", "--image", OLD, "--dry-run")
-    assert site.install(OLD) == {"unchanged": n - 1, "changed": 1}
+    assert "Deployment tandem-system/tandem-operator changed" in site.cmd("install", "--image", OLD, "--dry-run", *PROFILES)
+    assert site.install(OLD, *PROFILES) == {"unchanged": n - 1, "changed": 1}
     site.kubectl("-n", SYSTEM, "rollout", "status", "deployment/tandem-operator", "--timeout=300s")
     assert "--image" in site.cmd("install", "--image", "not an image", code=2)
     pods = lambda: [*site.items("pods", "-n", SYSTEM), *site.items("pods", "-n", NODE)]
@@ -137,19 +146,23 @@ def test_install(site):
 @pytest.mark.feature("A1.1", "A1.3", "A1.4", "A1.5", "A1.6", "A2.1", "A5.1", "A16.3", "F2.1")
 def test_up_gives_the_tour(site):
     """All tests below need the pool that it makes."""
-    out = site.cmd("up", "--image", OLD, "--wait", "5m")
+    out = site.cmd("up", "--image", OLD, "--wait", "5m", *PROFILES)
     assert "Slurm: 3 nodes" in out and "Try it" in out
     tour = out.partition("Try it:")[2].strip().replace("\\\n", " ").splitlines()
     assert site.kubectl("get", "slurmc", "-A", "-o", "name").split() == ["slurmcluster.tandem.dev/main"]
     assert "slurmcluster" not in site.kubectl("get", "sc", "-A", "-o", "name")  # StorageClass has that short name
     assert len(tour) == 5 and all(f" --kubeconfig {site.c.kubeconfig} " in f"{line} " for line in tour)
-    again = site.cmd("up", "--image", OLD, "--wait", "5m")
+    again = site.cmd("up", "--image", OLD, "--wait", "5m", *PROFILES)
     assert re.search(r"Tandem: 0 created, 0 changed", again) and re.search(r"slurm/main: 0 created, 0 changed", again)
     assert sorted(site.slurm("srun", "-N3", "hostname").split()) == ["n0", "n1", "n2"]
     job = site.slurm("sbatch", "--parsable", "-c17", "-w", "n0", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
     wait_for("the job runs", lambda: site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING", 60)
     assert "Permission denied" in site.cmd("shell", "--", "cat", "/etc/slurm-keys/slurm.key", code=1)  # a user's shell
     site.namespace("ml")
+    # It holds more of its node's disk than it may. Its kubelet looks every few seconds: the next test sees what became of it.
+    hoards = json.loads(pod("hoards", 1, command="head -c 50M /dev/zero > /held; exec sleep 100000"))
+    hoards["spec"]["containers"][0]["resources"]["limits"] = {"ephemeral-storage": "20Mi"}
+    site.kubectl("apply", "-f", "-", input=json.dumps(hoards))
     # The agent, which has no capabilities, reads what a pod says in its log, and from a kubelet's own.
     beats = json.loads(pod("through", 17, command="for i in 1 2 3 4 5; do echo tandem-beat $i 0.25; done; exec sleep 100000", nodeSelector={"kubernetes.io/hostname": "n0"}))
     beats["metadata"].setdefault("annotations", {})["tandem.dev/heartbeat"] = "log"
@@ -192,9 +205,20 @@ def test_pods_of_tandem_are_restricted(site):
     assert "secrets" not in json.dumps([r for r in site.items("clusterroles") + site.items("roles", "-n", SYSTEM) if r["metadata"]["name"] == "tandem-bridge"])
 
 
-@pytest.mark.feature("A7.4", "A16.4")
+@pytest.mark.feature("D8.3")
+def test_who_holds_more_of_the_disk_is_evicted(site):
+    """By the node's own kubelet; its job ends with it."""
+    wait_for("it is evicted", lambda: phase(site, "hoards") == "Failed", 180)
+    status = got(site.c.kubeconfig, site.kubectl, "pod", "hoards", "-n", "ml")["status"]
+    assert status["reason"] == "Evicted" and "exceeds the total limit of containers 20Mi" in status["message"], status
+    site.kubectl("-n", "ml", "delete", "pod", "hoards")
+    wait_for("its job has ended", lambda: not [j for j in site.jobs() if "hoards" in j])
+
+
+@pytest.mark.feature("A7.4", "A16.4", "D3.9")
 def test_nobody_else_writes_what_slurm_granted(site):
-    """Not even who may do everything else: the agent believes these words."""
+    """Not even who may do everything else: the agent believes these words. The pod has a filter of system calls that the agents brought."""
+    wait_for("the profile is on the nodes", lambda: all((site.c.dir / f"n{i}/kubelet/seccomp/quiet.json").exists() for i in range(3)), 180)
     def refused(*argv, **kw):
         r = subprocess.run(["kubectl", *argv], capture_output=True, text=True, timeout=60, env=site.env, **kw)
         assert r.returncode and "Slurm granted" in r.stderr or "slurmd pods" in r.stderr, r.stdout + r.stderr
@@ -203,8 +227,9 @@ def test_nobody_else_writes_what_slurm_granted(site):
     refused("apply", "-f", "-", input=json.dumps(forged))
     forged["metadata"]["annotations"] = {"tandem.dev/all-devices": "true"}
     refused("apply", "-f", "-", input=json.dumps(forged))
-    site.kubectl("apply", "-f", "-", input=pod("honest", 1))
+    site.kubectl("apply", "-f", "-", input=pod("honest", 1, securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "quiet.json"}}))
     wait_for("it runs", lambda: phase(site, "honest") == "Running", 90)
+    assert "Operation not permitted" in site.kubectl("-n", "ml", "exec", "honest", "--", "mkdir", "/tmp/made", code=1)
     refused("-n", "ml", "annotate", "pod", "honest", "tandem.dev/job-id=1", "--overwrite")
     refused("-n", "ml", "annotate", "pod", "honest", "tandem.dev/job-id-")
     site.kubectl("-n", "ml", "annotate", "pod", "honest", "mine=1")

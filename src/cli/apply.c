@@ -1,6 +1,7 @@
 // The objects of an installation: read from the binary, applied one by one, compared.
 #include "cli/apply.h"
 
+#include "api/kinds.h"
 #include "base/embedded.h"
 #include "cmd/roles.h"
 
@@ -132,40 +133,69 @@ static bool good_url(const char *s)
 	return !*s;
 }
 
-int td_cli_kubelets(struct td_cli_manifests *m, const char *url, const char *ca_on_node, struct td_error *err)
+// A volume of the agents' pod, mounted at `at`. Gives the volume, for what it is made of.
+static yyjson_mut_val *mounted(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *name, const char *at,
+			       bool read_only)
 {
-	if (url && !good_url(url))
+	yyjson_mut_val *mount = yyjson_mut_arr_add_obj(d, td_jm_get(spec, "containers.[0].volumeMounts"));
+	td_jm_str(d, mount, "name", name);
+	td_jm_str(d, mount, "mountPath", at);
+	if (read_only)
+		td_jm_bool(d, mount, "readOnly", true);
+	yyjson_mut_val *volume = yyjson_mut_arr_add_obj(d, td_jm_get(spec, "volumes"));
+	td_jm_str(d, volume, "name", name);
+	return volume;
+}
+
+// Writes into the agents' DaemonSet what the chart writes for its agent.kubelet, .kubeletCA and .seccompProfiles.
+static void write_agents(yyjson_mut_doc *d, const struct td_cli_agents *o)
+{
+	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec"),
+		       *args = td_jm_get(spec, "containers.[0].args");
+
+	td_auto_free char *arg = td_asprintf("--kubelet=%s", o->kubelet ? o->kubelet : "");
+	if (o->kubelet)
+		yyjson_mut_arr_add_strcpy(d, args, arg);
+	if (o->kubelet_ca) {
+		yyjson_mut_arr_add_strcpy(d, args, "--kubelet-ca=/host/kubelet-ca.crt");
+		yyjson_mut_val *ca = mounted(d, spec, "kubelet-ca", "/host/kubelet-ca.crt", true);
+		td_jm_str(d, ca, "hostPath.path", o->kubelet_ca);
+		td_jm_str(d, ca, "hostPath.type", "File");
+	}
+	if (o->seccomp_profiles) {
+		yyjson_mut_arr_add_strcpy(d, args, "--profiles=/etc/tandem/profiles");
+		yyjson_mut_arr_add_strcpy(d, args, "--profiles-to=/host/seccomp");
+		yyjson_mut_val *from = mounted(d, spec, "profiles", "/etc/tandem/profiles", true);
+		td_jm_str(d, from, "configMap.name", o->seccomp_profiles);
+		td_jm_bool(d, from, "configMap.optional", true);
+		yyjson_mut_val *to = mounted(d, spec, "seccomp", "/host/seccomp", false);
+		td_jm_str(d, to, "hostPath.path", "/var/lib/kubelet/seccomp");
+		td_jm_str(d, to, "hostPath.type", "DirectoryOrCreate");
+	}
+}
+
+int td_cli_agents(struct td_cli_manifests *m, const struct td_cli_agents *o, struct td_error *err)
+{
+	if (o->kubelet && !good_url(o->kubelet))
 		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
-				      "--kubelet \"%s\": write none, or a URL as https://$(NODE_NAME):10250", url);
-	if (ca_on_node && (*ca_on_node != '/' || !only(ca_on_node + 1, "._/-", 255)))
+				      "--kubelet \"%s\": write none, or a URL as https://$(NODE_NAME):10250",
+				      o->kubelet);
+	if (o->kubelet_ca && (*o->kubelet_ca != '/' || !only(o->kubelet_ca + 1, "._/-", 255)))
 		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
 				      "--kubelet-ca \"%s\": the whole path of a file on every node, as "
 				      "/var/lib/kubelet/pki/kubelet.crt",
-				      ca_on_node);
+				      o->kubelet_ca);
+	if (o->seccomp_profiles && !td_is_dns_subdomain(o->seccomp_profiles))
+		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
+				      "--seccomp-profiles \"%s\": the name of a ConfigMap in tandem-node, as "
+				      "tandem-profiles",
+				      o->seccomp_profiles);
 
-	for (size_t i = 0; i < m->docs.n && (url || ca_on_node); i++) {
+	for (size_t i = 0; i < m->docs.n && (o->kubelet || o->kubelet_ca || o->seccomp_profiles); i++) {
 		if (!td_streq(td_jstr(td_json_root(m->docs.v[i]), "kind"), daemonsets.kind))
 			continue;
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(m->docs.v[i]));
-		yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
-		yyjson_mut_val *agent = td_jm_get(spec, "containers.[0]"), *args = td_jm_get(agent, "args");
-
-		td_auto_free char *arg = td_asprintf("--kubelet=%s", url ? url : "");
-		if (url)
-			yyjson_mut_arr_add_strcpy(d, args, arg);
-		// As the chart's agent.kubeletCA does.
-		if (ca_on_node) {
-			yyjson_mut_arr_add_strcpy(d, args, "--kubelet-ca=/host/kubelet-ca.crt");
-			yyjson_mut_val *mount = yyjson_mut_arr_add_obj(d, td_jm_get(agent, "volumeMounts"));
-			td_jm_str(d, mount, "name", "kubelet-ca");
-			td_jm_str(d, mount, "mountPath", "/host/kubelet-ca.crt");
-			td_jm_bool(d, mount, "readOnly", true);
-			yyjson_mut_val *volume = yyjson_mut_arr_add_obj(d, td_jm_get(spec, "volumes"));
-			td_jm_str(d, volume, "name", "kubelet-ca");
-			td_jm_str(d, volume, "hostPath.path", ca_on_node);
-			td_jm_str(d, volume, "hostPath.type", "File");
-		}
-
+		write_agents(d, o);
 		td_json_unref(m->docs.v[i]);
 		m->docs.v[i] = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	}

@@ -20,13 +20,17 @@ void td_cli_manifests_done(struct td_cli_manifests *m);
 // Gives the objects of an installation. ns or image NULL: the default. TD_INVALID with detail
 // TD_CLI_USAGE names the argument that cannot be used.
 int td_cli_tandem(const char *ns, const char *image, struct td_cli_manifests *ret, struct td_error *err);
-// Sets how the agents in `m` reach their kubelets. url or ca_on_node NULL: left as it is.
-// TD_INVALID with detail TD_CLI_USAGE names the argument.
-int td_cli_kubelets(struct td_cli_manifests *m, const char *url, const char *ca_on_node, struct td_error *err);
+// What an installation says of its agents, as the chart's values of the same names; NULL: as the manifest has it.
+struct td_cli_agents {
+	const char *kubelet, *kubelet_ca; // how they reach their kubelets: a URL, a file of the nodes
+	const char *seccomp_profiles;     // a ConfigMap beside them, whose profiles they bring to their nodes
+};
+// Writes it into the agents in `m`. TD_INVALID with detail TD_CLI_USAGE names the argument.
+int td_cli_agents(struct td_cli_manifests *m, const struct td_cli_agents *o, struct td_error *err);
 // Whether this /version is of a Kubernetes whose kubelets want nodes/proxy of the agents (before 1.33).
 bool td_cli_old_kubelets(const yyjson_val *version);
 // Prints the two ways to choose from where that is so and the agents have no such right. kubelet: as of
-// td_cli_kubelets(). Prints nothing where the API cannot be asked.
+// td_cli_agents(). Prints nothing where the API cannot be asked.
 void td_cli_tell_kubelets(struct td_kube *k, const char *kubelet, struct td_cancel *c);
 // Gives the first example: a namespace, a SlurmCluster with its state on `node`, and a NodeSet.
 int td_cli_example(const char *node, struct td_cli_manifests *ret, struct td_error *err);

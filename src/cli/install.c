@@ -16,7 +16,8 @@
 enum { WAIT_MS = 180000, GONE_MS = 120000 };
 
 struct install_opts {
-	const char *kubeconfig, *image, *ns, *output, *kubelet, *kubelet_ca;
+	const char *kubeconfig, *image, *ns, *output;
+	struct td_cli_agents agents;
 	bool dry_run, purge, yes;
 	int64_t wait_ms;
 };
@@ -42,14 +43,19 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 		 TD_OPT_TEXT(&o->ns)},
 		{.name = "kubelet",
 		 .value = "URL",
-		 TD_OPT_TEXT(&o->kubelet),
+		 TD_OPT_TEXT(&o->agents.kubelet),
 		 .help = "where each node's agent asks its kubelet (default: port 10250 of the node's\n"
 			 "InternalIP); $(NODE_NAME) in it is the node's name; none: nowhere"},
 		{.name = "kubelet-ca",
 		 .value = "FILE",
-		 TD_OPT_TEXT(&o->kubelet_ca),
+		 TD_OPT_TEXT(&o->agents.kubelet_ca),
 		 .help = "a file on every node: what its kubelet's certificate is checked against\n"
 			 "(default: the cluster's CA); see tandem-install(1) for kubeadm's clusters"},
+		{.name = "seccomp-profiles",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&o->agents.seccomp_profiles),
+		 .help = "a ConfigMap in tandem-node, a profile of system calls in each key: the agents\n"
+			 "bring them to their nodes' /var/lib/kubelet/seccomp (default: none)"},
 		{.name = "wait",
 		 .value = "D",
 		 .help = "how long to wait (default 3m; 0s: not at all)",
@@ -196,8 +202,9 @@ static void next_steps(const struct install_opts *o)
 	td_cli_word(&up, "--kubeconfig", o->kubeconfig ? o->kubeconfig : env && *env ? env : "FILE");
 	td_cli_word(&up, "--namespace", o->ns);
 	td_cli_word(&up, "--image", o->image);
-	td_cli_word(&up, "--kubelet", o->kubelet);
-	td_cli_word(&up, "--kubelet-ca", o->kubelet_ca);
+	td_cli_word(&up, "--kubelet", o->agents.kubelet);
+	td_cli_word(&up, "--kubelet-ca", o->agents.kubelet_ca);
+	td_cli_word(&up, "--seccomp-profiles", o->agents.seccomp_profiles);
 
 	printf("\nNext: tandem up%s     # a first Slurm cluster, and what to try there\n"
 	       "  or: kubectl%s apply -f YOUR-CLUSTER.yaml\n",
@@ -208,7 +215,7 @@ static int install(const struct install_opts *o, struct install_out *out, struct
 {
 	td_auto_manifests struct td_cli_manifests m = {0};
 	int r = td_cli_tandem(o->ns, o->image, &m, err);
-	if (r || (r = td_cli_kubelets(&m, o->kubelet, o->kubelet_ca, err)))
+	if (r || (r = td_cli_agents(&m, &o->agents, err)))
 		return r;
 
 	if (td_streq(o->output, "yaml")) {
@@ -240,7 +247,7 @@ static int install(const struct install_opts *o, struct install_out *out, struct
 		r = td_cli_prune(k, &m, o->dry_run, told, out, c, err);
 
 	if (!r && !out->json && !o->dry_run) {
-		td_cli_tell_kubelets(k, o->kubelet, c);
+		td_cli_tell_kubelets(k, o->agents.kubelet, c);
 		next_steps(o);
 	}
 	return r;

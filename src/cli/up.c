@@ -65,8 +65,10 @@ static int check(struct up_line *l)
 	if (t->kubeconfig && of_here)
 		return td_command_wrong("up", "with --kubeconfig the cluster's nodes are as they are: leave out sizes, "
 					      "--no-slurm, --dry-run and -o");
-	if (!t->kubeconfig && (t->image || t->ns || t->kubelet || t->kubelet_ca))
-		return td_command_wrong("up", "--image, --namespace, --kubelet and --kubelet-ca go with --kubeconfig");
+	if (!t->kubeconfig &&
+	    (t->image || t->ns || t->agents.kubelet || t->agents.kubelet_ca || t->agents.seccomp_profiles))
+		return td_command_wrong("up", "--image, --namespace, --kubelet, --kubelet-ca and --seccomp-profiles go "
+					      "with --kubeconfig");
 	if (l->output && !l->dry_run)
 		return td_command_wrong("up", "-o %s: only \"--dry-run -o yaml\" prints objects", l->output);
 	if (h->memory && (td_quantity_ceil(h->memory, &memory, &err) || memory < (2ll << 30)))
@@ -127,11 +129,15 @@ int td_up_main(int argc, char **argv)
 		{.name = "kubelet",
 		 .value = "URL",
 		 .help = "there: as for `tandem install`",
-		 TD_OPT_TEXT(&l.there.kubelet)},
+		 TD_OPT_TEXT(&l.there.agents.kubelet)},
 		{.name = "kubelet-ca",
 		 .value = "FILE",
 		 .help = "there: as for `tandem install`",
-		 TD_OPT_TEXT(&l.there.kubelet_ca)},
+		 TD_OPT_TEXT(&l.there.agents.kubelet_ca)},
+		{.name = "seccomp-profiles",
+		 .value = "NAME",
+		 .help = "there: as for `tandem install`",
+		 TD_OPT_TEXT(&l.there.agents.seccomp_profiles)},
 	};
 	const struct td_command line = {
 		.name = "up",

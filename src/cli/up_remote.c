@@ -114,7 +114,7 @@ static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_err
 
 	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE;
 	int r = td_cli_tandem(o->ns, o->image, &m, err);
-	if (r || (r = td_cli_kubelets(&m, o->kubelet, o->kubelet_ca, err)) || (r = td_kube_new(o->kubeconfig, &k, err)))
+	if (r || (r = td_cli_agents(&m, &o->agents, err)) || (r = td_kube_new(o->kubeconfig, &k, err)))
 		return r;
 
 	r = td_cli_not_helm(k, ns, c, err);
@@ -146,7 +146,7 @@ static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_err
 
 	printf("%7.2f s  up\n", td_progress_total_s(&p));
 	if (!helm)
-		td_cli_tell_kubelets(k, o->kubelet, c);
+		td_cli_tell_kubelets(k, o->agents.kubelet, c);
 	return 0;
 }
 

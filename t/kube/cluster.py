@@ -4,6 +4,7 @@ in a hub network namespace, and one process tree a node (containerd, kubelet) in
 
 usage: cluster.py up [--nodes N] [--gpus] [--image FILE]… | down [--purge] | status | enter NODE [COMMAND…] | load FILE…
 state: $TANDEM_KUBE_HOME (default /var/lib/tandem-kube)
+$TANDEM_KUBE_RUNTIME=containerd2: nodes run containerd 2 (after tools/kube-assets containerd2), as user namespaces of pods need; default: Debian's 1.7
 
 --gpus: a DRA driver on every node publishes 8 fake GPUs (gpu.example.com), and the namespace slurm gets the label with which slurmd may see them.
 --image, load: archives of images (deploy/images/build) onto every node, as a registry would. enter: a shell, or COMMAND, in a node's namespaces.
@@ -138,6 +139,7 @@ for c in $(seq 0 $(({cpus} - 1))); do
   d=/run/cpu/cpu$zeros$((c % 2 * $(nproc --all) / 2))
   mkdir -p $d/topology; echo $c > $d/topology/core_id; echo 0 > $d/topology/physical_package_id
 done
+mkdir /run/sysfs; mount -t sysfs sysfs /run/sysfs # whole: below /sys something is mounted, and a kernel then lets no user namespace mount one
 cat /sys/devices/system/cpu/online > /run/cpu/online
 mkdir /run/no-numa
 mount --bind /run/no-numa /sys/devices/system/node
@@ -176,20 +178,24 @@ CONTAINERD = """version = 2
 
 
 class Cluster:
-    def __init__(self, home=None, assets=None, nodes=3, grace=8, cpus=16, controllers=True, owner=os.getpid(), late=0):
+    runtime = ""
+
+    def __init__(self, home=None, assets=None, nodes=3, grace=8, cpus=16, controllers=True, owner=os.getpid(), late=0, disk=False):
         """controllers=False: the API server alone, nobody acts on what is in it. owner: the process without which the cluster is to go (sweep); None:
-        it stays until somebody takes it down. late: so many nodes, the last ones, have a network and are not started."""
+        it stays until somebody takes it down. late: so many nodes, the last ones, have a network and are not started. disk: kubelets count what containers hold on it, and
+        evict those that hold more than their limit."""
         self.dir = pathlib.Path(home or os.environ.get("TANDEM_KUBE_HOME", "/var/lib/tandem-kube"))
         self.assets = pathlib.Path(assets) if assets else None
-        self.late = late
+        self.late, self.disk = late, disk
         self.n, self.grace, self.cpus, self.controllers = nodes, grace, cpus, controllers
         self.file = self.dir / "cluster.json"
         if self.file.exists():
-            self.__dict__.update({k: v for k, v in json.loads(self.file.read_text()).items() if k in ("b", "id", "n", "pids", "major", "owner")})
+            self.__dict__.update({k: v for k, v in json.loads(self.file.read_text()).items() if k in ("b", "id", "n", "pids", "major", "owner", "runtime")})
             if self.assets is None:
                 self.assets = pathlib.Path(json.loads(self.file.read_text())["assets"])
         else:
             self.id, self.b, self.pids, self.major = None, None, {}, 0
+            self.runtime = os.environ.get("TANDEM_KUBE_RUNTIME", "")  # a directory in self.assets, before it in PATH
             self.owner = owner and [owner, born(owner)]
 
     # ---- names ----
@@ -212,7 +218,8 @@ class Cluster:
 
     def save(self):
         tmp = self.file.with_suffix(".tmp")
-        tmp.write_text(json.dumps({"id": self.id, "b": self.b, "n": self.n, "pids": self.pids, "assets": str(self.assets), "major": self.major, "owner": self.owner}))
+        tmp.write_text(json.dumps({"id": self.id, "b": self.b, "n": self.n, "pids": self.pids, "assets": str(self.assets), "major": self.major, "owner": self.owner,
+                                   "runtime": self.runtime}))
         tmp.rename(self.file)
 
     @property
@@ -244,6 +251,8 @@ class Cluster:
     def up(self, say=lambda text: None):
         if self.file.exists():
             raise RuntimeError(f"{self.dir} has a cluster already: take it down first")
+        if self.runtime and not (self.assets / self.runtime / "containerd").exists():
+            raise RuntimeError(f"TANDEM_KUBE_RUNTIME={self.runtime} is not built: run tools/kube-assets {self.runtime}")
         sweep()
         for d in ("pki", "conf", "log", "images", "etcd", "shared"):
             (self.dir / d).mkdir(parents=True, exist_ok=True)
@@ -327,8 +336,13 @@ class Cluster:
         # not `ip netns exec`: that takes /sys/fs/cgroup away
         return sh("nsenter", f"--net=/run/netns/{ns}", "sh", "-ec", script)
 
+    @property
+    def programs(self):
+        """The part of PATH with what is the cluster's own."""
+        return f"{self.assets}/{self.runtime}:{self.assets}" if self.runtime else str(self.assets)
+
     def _env(self):
-        return f"export PATH={self.assets}:/usr/sbin:/usr/bin:/sbin:/bin HOME={self.dir} GOMAXPROCS=2"
+        return f"export PATH={self.programs}:/usr/sbin:/usr/bin:/sbin:/bin HOME={self.dir} GOMAXPROCS=2"
 
     def _hub(self):
         (self.dir / "Corefile").write_text(COREDNS.format(api=self.api, dir=self.dir))
@@ -371,7 +385,7 @@ class Cluster:
             "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
             "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": f"{self.dir}/pki/ca.crt"}},
             "authorization": {"mode": "Webhook"}, "tlsCertFile": f"{self.dir}/pki/{name}.crt", "tlsPrivateKeyFile": f"{self.dir}/pki/{name}.key",
-            "cgroupDriver": "cgroupfs", "failSwapOn": False, "failCgroupV1": False, "localStorageCapacityIsolation": False, "resolvConf": "",
+            "cgroupDriver": "cgroupfs", "failSwapOn": False, "failCgroupV1": False, "localStorageCapacityIsolation": self.disk, "resolvConf": "",
             "clusterDNS": [self.api], "clusterDomain": "cluster.local", "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "nodeStatusUpdateFrequency": "1s", "nodeLeaseDurationSeconds": self.grace, "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99, "evictionHard": {"memory.available": "50Mi"}, "maxPods": 110}))
@@ -423,7 +437,7 @@ class Cluster:
     def inside(self, name):
         """The beginning of a command that runs in the namespaces of a node."""
         found = sh("ps", "-o", "pid=", "--ppid", self.pids[name]).split()
-        return ["nsenter", "-t", found[0], "-n", "-m", "-p", "-u", "-i", "-C", "--", "env", f"PATH={self.assets}:{os.environ['PATH']}"]
+        return ["nsenter", "-t", found[0], "-n", "-m", "-p", "-u", "-i", "-C", "--", "env", f"PATH={self.programs}:{os.environ['PATH']}"]
 
     @property
     def outside(self):
