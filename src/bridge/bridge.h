@@ -169,6 +169,7 @@ struct td_bridge {
 	struct td_ran *ran;               // scheduler/ran.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	struct td_feasibles *feasibles;   // scheduler/feasible.h
+	struct td_groups *groups;         // scheduler/gang.h
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };
 

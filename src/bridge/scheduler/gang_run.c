@@ -526,5 +526,6 @@ int td_gang_reconcile(struct td_bridge *b, struct td_settings *s, struct td_link
 		r = td_fail(err, k, "%.500s", e.msg);
 	free(p.granted);
 	free(p.waiting);
+	td_gang_group_tell(b, p.name, &pods, c);
 	return r;
 }
