@@ -32,6 +32,7 @@ struct td_gang_says {
 	int64_t most;  // pods that there may be. More than size: the gang is elastic (gang_elastic.c)
 	int64_t first; // the group of its pod with rank 0 (td_gang_place_of())
 	bool late;     // its launcher is beyond the core: it is made when that runs (td_gang_leads())
+	bool alone;    // they are no gang: each starts by itself (td_gang_group_apart())
 	enum td_pool_gang_loss on_loss;
 };
 // Reads what the members say. TD_INVALID: they are refused; err says what is wrong and what to write.
@@ -49,6 +50,7 @@ struct td_gang_owned {
 	int64_t min, most; // so many start together; so many there may be
 	int64_t first;     // as in td_gang_says
 	bool late;
+	bool alone; // its pods start one by one, unless they say otherwise themselves
 	bool keeps; // the pod keeps places for the others, which are counted here without it (td_gang_owner_later())
 };
 // TD_NOT_FOUND: the object that says so is not there yet.
@@ -95,11 +97,14 @@ int td_gang_role_cmp(const char *x, const char *y);
 #define TD_IN_GROUP "spec.schedulingGroup.podGroupName" // since 1.36
 #define TD_IN_WORKLOAD "spec.workloadRef.name"          // of 1.35
 #define TD_GANG_GROUP "group:"                          // the names of gangs that are such PodGroups begin so
-// td_gang_owner_size() of a pod that names one of them. TD_INVALID: its pods are no gang, or it asks for what is not kept.
+// td_gang_owner_size() of a pod that names one of them. TD_INVALID: it asks for what is not kept.
 int td_gang_group_owned(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret,
 			struct td_cancel *c, struct td_error *err);
-// How many pods of the group start together, as its policy says; 0: its pods are no gang.
+// How many pods of the group start together, as its policy says; 0: each starts by itself.
 int64_t td_gang_group_min(const yyjson_val *policy);
+// Takes these pods of a group with the policy basic out of their gang, by an empty label TD_LABEL_GANG.
+int td_gang_group_apart(struct td_bridge *b, const struct td_object *const *pods, size_t n, struct td_cancel *c,
+			struct td_error *err);
 // What the group's spec asks for and is not kept for its pods, with what to write instead; NULL: nothing. Caller frees.
 char *td_gang_group_lacks(const yyjson_val *spec);
 // What the group's condition PodGroupInitiallyScheduled is to say of these pods of its gang. False: nothing so far. Caller

@@ -161,14 +161,26 @@ int td_gang_group_owned(struct td_bridge *b, const struct td_object *pod, struct
 			if (td_streq(td_jkey_str(v, "name"), td_jstr(pod->root, "spec.workloadRef.podGroup")))
 				policy = td_jget(v, "policy");
 	ret->min = td_gang_group_min(policy);
-	if (ret->min <= 0)
-		return td_fail(err, TD_INVALID,
-			       "%s %s/%s: its policy is not gang, so its pods are no gang: write an empty "
-			       "label " TD_LABEL_GANG " on them",
-			       ret->whose, pod->ns, o->name);
+	ret->alone = ret->min <= 0;
 	if (lacks)
 		return td_fail(err, TD_INVALID, "PodGroup %s/%s: %s", pod->ns, o->name, lacks);
 	return name ? no_parent(b, pod, o, c, err) : 0;
+}
+
+int td_gang_group_apart(struct td_bridge *b, const struct td_object *const *pods, size_t n, struct td_cancel *c,
+			struct td_error *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+		td_jm_str(d, root, "metadata.uid", pods[i]->uid);
+		td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_GANG, "");
+		int r = td_kube_patch(b->kube, TD_AT(&td_pods, pods[i]->ns, pods[i]->name), TD_PATCH_MERGE, root, c,
+				      NULL, err);
+		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
+			return td_wrap(err, "taking pod %s/%s out of its group", pods[i]->ns, pods[i]->name);
+	}
+	return 0;
 }
 
 // ---- what is told ----
