@@ -352,11 +352,12 @@ char *td_op_api_lacks(const struct td_op *op, const yyjson_val *sc, bool *ret_as
 		td_buf_puts(&b, "spec.placeholders has no effect: the API server does not serve pods/resize "
 				"(Kubernetes 1.33 and newer do)");
 	if (shadows && !op->mutates)
-		td_buf_printf(&b,
-			      "%sspec.shadows: the API server serves no MutatingAdmissionPolicy (Kubernetes 1.36 does, "
-			      "1.34 and 1.35 when told to), so a pod of a namespace with the label " TD_LABEL_SHADOW_GATE
-			      " is refused unless its template has schedulingGates: [{name: " TD_GATE_SHADOW "}]",
-			      b.len ? "; " : "");
+		td_buf_printf(
+			&b,
+			"%sspec.shadows: the API server serves no MutatingAdmissionPolicy (Kubernetes 1.36 does, "
+			"1.34 and 1.35 when told to), so a pod of a namespace with the label " TD_LABEL_SHADOW_GATE
+			" is refused unless its template has schedulingGates: [{name: " TD_GATE_SHADOW "}]",
+			b.len ? "; " : "");
 	return b.len ? td_buf_take(&b) : NULL;
 }
 

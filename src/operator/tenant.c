@@ -178,7 +178,8 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 				      t->faceless));
 	if (p->ts->op->image && !p->ts->op->mutates && td_jstr(t->o->root, "spec.storage.mode"))
 		say(s, "PodsCompleted", false, false, "NotServed",
-		    "spec.storage.mode: the API server serves no MutatingAdmissionPolicy (Kubernetes 1.36 does, 1.34 and "
+		    "spec.storage.mode: the API server serves no MutatingAdmissionPolicy (Kubernetes 1.36 does, 1.34 "
+		    "and "
 		    "1.35 when told to), so its people write into their pods themselves what they are refused without");
 	if (t->strange.n)
 		say(s, "GroupsKnown", false, false, "Unknown",

@@ -89,14 +89,16 @@ char *td_gang_group_lacks(const yyjson_val *spec)
 	const char *key = td_jstr(spec, "schedulingConstraints.topology.[0].key"),
 		   *claim = td_jstr(spec, "resourceClaims.[0].name");
 	if (claim)
-		return td_asprintf("spec.resourceClaims: claim \"%.60s\" is one for all of its pods, and Slurm gives each "
-				   "pod devices of its own: leave it out, and give the pods a resourceClaimTemplateName",
-				   claim);
+		return td_asprintf(
+			"spec.resourceClaims: claim \"%.60s\" is one for all of its pods, and Slurm gives each "
+			"pod devices of its own: leave it out, and give the pods a resourceClaimTemplateName",
+			claim);
 	if (key)
-		return td_asprintf("spec.schedulingConstraints: that all of its pods lie in one place of label \"%.60s\" "
-				   "is not kept: leave it out, and write a nodeSelector or annotation "
-				   "slurm.tandem.dev/segment on the pods (docs/topology.md)",
-				   key);
+		return td_asprintf(
+			"spec.schedulingConstraints: that all of its pods lie in one place of label \"%.60s\" "
+			"is not kept: leave it out, and write a nodeSelector or annotation "
+			"slurm.tandem.dev/segment on the pods (docs/topology.md)",
+			key);
 	return NULL;
 }
 
@@ -128,11 +130,12 @@ static int no_parent(struct td_bridge *b, const struct td_object *pod, const str
 		if (r)
 			return r;
 		if (td_jget(up->root, "spec.schedulingPolicy.gang"))
-			return td_fail(err, TD_INVALID,
-				       "PodGroup %s/%s: its CompositePodGroup %s has the policy gang, and groups of groups "
-				       "do not start together here: write one label " TD_LABEL_GANG
-				       " and annotation " TD_ANN_GANG_SIZE " on the pods of all of them",
-				       pod->ns, group->name, name);
+			return td_fail(
+				err, TD_INVALID,
+				"PodGroup %s/%s: its CompositePodGroup %s has the policy gang, and groups of groups "
+				"do not start together here: write one label " TD_LABEL_GANG
+				" and annotation " TD_ANN_GANG_SIZE " on the pods of all of them",
+				pod->ns, group->name, name);
 		td_object_unref(o);
 		o = td_steal(up);
 	}
@@ -149,8 +152,7 @@ int td_gang_group_owned(struct td_bridge *b, const struct td_object *pod, struct
 	yyjson_val *policy = NULL, *v;
 	size_t i, n;
 	ret->whose = name ? "PodGroup" : "Workload";
-	int r = name ? find_group(b, pod, name, &gvr, &o, c, err)
-		     : td_gang_look_up(b, pod, &workloads, of, c, &o, err);
+	int r = name ? find_group(b, pod, name, &gvr, &o, c, err) : td_gang_look_up(b, pod, &workloads, of, c, &o, err);
 	if (r)
 		return r;
 	td_auto_free char *lacks = name ? td_gang_group_lacks(td_jget(o->root, "spec")) : NULL;
@@ -252,7 +254,8 @@ void td_gang_group_tell(struct td_bridge *b, const char *gang, const struct td_o
 	td_auto_free char *text = NULL;
 	if (!slash || !td_starts(slash + 1, TD_GANG_GROUP))
 		return;
-	if (!pods->n || !td_gang_group_news((const struct td_object *const *)pods->v, pods->n, &scheduled, &text)) {
+	if (!pods->n || !td_jstr(pods->v[0]->root, TD_IN_GROUP) ||
+	    !td_gang_group_news((const struct td_object *const *)pods->v, pods->n, &scheduled, &text)) {
 		was_told(b->groups, gang, NULL);
 		return;
 	}
@@ -262,6 +265,6 @@ void td_gang_group_tell(struct td_bridge *b, const char *gang, const struct td_o
 	int r = tell(b, pods->v[0], scheduled, text, c, &e);
 	if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
 		td_warn("gang %s: its PodGroup does not say how it goes: %s", gang, e.msg);
-	if (r != TD_NOT_FOUND && r != TD_CONFLICT && r != TD_TRANSIENT)
+	if (!r || r == TD_DENIED || r == TD_INVALID) // else the next pass tries again
 		keep_told(b->groups, gang, text);
 }

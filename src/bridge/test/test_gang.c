@@ -409,7 +409,8 @@ static void test_owners_say(void **state)
 static void test_groups_of_kubernetes(void **state)
 {
 	td_auto(td_json_unref) struct td_json
-		*gang = given_json("{\"gang\":{\"minCount\":4}}"), *basic = given_json("{\"basic\":{}}"),
+		*gang = given_json("{\"gang\":{\"minCount\":4}}"),
+		*basic = given_json("{\"basic\":{}}"),
 		*plain = given_json("{\"schedulingPolicy\":{\"gang\":{\"minCount\":4}}}"),
 		*placed = given_json("{\"schedulingConstraints\":{\"topology\":[{\"key\":\"example.com/rack\"}]}}"),
 		*shares = given_json("{\"resourceClaims\":[{\"name\":\"link\"}]}");
@@ -443,7 +444,8 @@ static void test_groups_of_kubernetes(void **state)
 			td_auto(td_json_unref) struct td_json *j = given_json(t);
 			v[i] = td_object_kept(td_json_root(j));
 		}
-		assert_int_equal(td_gang_group_news((const struct td_object *const *)v, 3, &scheduled, &text), round > 0);
+		assert_int_equal(td_gang_group_news((const struct td_object *const *)v, 3, &scheduled, &text),
+				 round > 0);
 		assert_int_equal(scheduled, round >= 3);
 		if (round > 0)
 			assert_string_equal(text, round < 3    ? "It waits."
@@ -727,6 +729,6 @@ int main(void)
 					   cmocka_unit_test(test_later_come),
 					   cmocka_unit_test(test_spark_application),
 					   cmocka_unit_test(test_owners_say),
-		cmocka_unit_test(test_groups_of_kubernetes)};
+					   cmocka_unit_test(test_groups_of_kubernetes)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
