@@ -96,8 +96,8 @@ char *td_gang_group_lacks(const yyjson_val *spec)
 	if (key)
 		return td_asprintf(
 			"spec.schedulingConstraints: that all of its pods lie in one place of label \"%.60s\" "
-			"is not kept: leave it out, and write a nodeSelector or annotation "
-			"" TD_ANN_ASK_PREFIX "segment on the pods (docs/topology.md)",
+			"is not kept: leave it out, and write a nodeSelector or annotation " TD_ANN_ASK_PREFIX
+			"segment on the pods (docs/topology.md)",
 			key);
 	return NULL;
 }
