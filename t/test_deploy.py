@@ -481,6 +481,7 @@ UNUSED = {
     ("tandem-operator", "resource.k8s.io", "deviceclasses", "get"): "t/test_dra.py",
     ("tandem-bridge", "tandem.dev", "slurmclusters/status", "patch"): "t/test_policies.py: what became of spec.scheduler.policies",
     ("tandem-operator", "tandem.dev", "slurmclusters", "patch"): "t/test_upgrade.py: an upgrade of Slurm, and there with these rights alone",
+    ("tandem-bridge", "scheduling.k8s.io", "podgroups/status", "patch"): "groups of Kubernetes itself, from 1.36 on: t/test_groups.py",
     ("tandem-bridge", "", "pods/eviction", "create"): "t/test_operator.py: services on a node whose slurmd is replaced",
     **{("tandem-operator", g, r, v): "t/test_tenants.py: what a Tenant has" for g, r, verbs in (
         ("tandem.dev", "tenants", ("create", "patch", "delete")), ("tandem.dev", "projects/status", ("patch",)), ("tandem.dev", "tenants/status", ("patch",)), ("", "namespaces", ("create", "patch")),
@@ -501,7 +502,7 @@ UNUSED = {
     ("tandem-operator", "certificates.k8s.io", "signers", "approve"): "no request, but asked about when one is approved: t/test_join.py",
     **{("tandem-bridge", g, r, "get"): "t/test_gang.py: how many pods a gang has says its owner" for g, resources in (
         ("batch", ("jobs",)), ("jobset.x-k8s.io", ("jobsets",)), ("scheduling.x-k8s.io", ("podgroups",)), ("leaderworkerset.x-k8s.io", ("leaderworkersets",)), ("sparkoperator.k8s.io", ("sparkapplications",)),
-        ("scheduling.k8s.io", ("podgroups", "workloads")),
+        ("scheduling.k8s.io", ("podgroups", "workloads", "compositepodgroups")),
         ("kubeflow.org", ("pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"))) for r in resources},
     ("tandem-operator", "rbac.authorization.k8s.io", "clusterroles", "bind"): "no request, but asked about when a RoleBinding is written: t/test_tenants.py",
     ("tandem-operator", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",

@@ -39,6 +39,7 @@
 //     what its members, and their roles, ask for together; where each sits in the grant
 //   scheduler/gang_elastic.c scheduler/gang_find.c scheduler/gang_again.c scheduler/gang_spark.c
 //     pods beyond the minimum of a gang; whose pods an ask was made from
+//   scheduler/gang_group.c   groups of Kubernetes itself
 //   scheduler/hang.c   pods that make no progress
 //   scheduler/victim.[ch]   pods that make room for one that starves
 //   scheduler/private.[ch]   networks of their own for gangs and sessions
@@ -169,6 +170,7 @@ struct td_bridge {
 	struct td_ran *ran;               // scheduler/ran.h
 	struct td_others *waiting_others; // who waits in Slurm besides our asks
 	struct td_feasibles *feasibles;   // scheduler/feasible.h
+	struct td_groups *groups;         // scheduler/gang.h
 	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };
 

@@ -366,6 +366,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.asks = td_asks_new();
 		b.waiting_others = td_others_new();
 		b.feasibles = td_feasibles_new();
+		b.groups = td_groups_new();
 		b.preempts = td_preempts_new();
 		b.readies = td_readies_new();
 		b.places = td_places_new();
@@ -397,6 +398,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_queue_free(b.again_queue);
 		b.waiting_others = td_others_free(b.waiting_others);
 		b.feasibles = td_feasibles_free(b.feasibles);
+		b.groups = td_groups_free(b.groups);
 		b.preempts = td_preempts_free(b.preempts);
 		b.readies = td_readies_free(b.readies);
 		b.places = td_places_free(b.places);

@@ -325,6 +325,42 @@ int td_op_core_served(struct td_kube *k, const char *resource, bool *ret, struct
 	return 0;
 }
 
+int td_op_mutates(struct td_kube *k, bool *ret, struct td_cancel *c, struct td_error *err)
+{
+	static const char *const paths[] = {"/apis/admissionregistration.k8s.io/v1",
+					    "/apis/admissionregistration.k8s.io/v1beta1"};
+	*ret = false;
+	for (size_t i = 0; i < TD_LEN(paths) && !*ret; i++) {
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		int r = td_kube_raw(k, "GET", paths[i], NULL, c, &j, err);
+		if (r && r != TD_NOT_FOUND)
+			return r;
+		*ret = !r && td_jfind(td_jget(td_json_root(j), "resources"), "name", "mutatingadmissionpolicies");
+	}
+	return 0;
+}
+
+char *td_op_api_lacks(const struct td_op *op, const yyjson_val *sc, bool *ret_asked)
+{
+	bool places = td_jbool(sc, "spec.placeholders.enabled", false),
+	     shadows = td_jbool(sc, "spec.shadows.enabled", false);
+	td_auto_buf struct td_buf b = {0};
+	*ret_asked = op->image && (places || shadows); // the embedded plane needs none of them
+	if (!*ret_asked)
+		return NULL;
+	if (places && !op->resize)
+		td_buf_puts(&b, "spec.placeholders has no effect: the API server does not serve pods/resize "
+				"(Kubernetes 1.33 and newer do)");
+	if (shadows && !op->mutates)
+		td_buf_printf(
+			&b,
+			"%sspec.shadows: the API server serves no MutatingAdmissionPolicy (Kubernetes 1.36 does, "
+			"1.34 and 1.35 when told to), so a pod of a namespace with the label " TD_LABEL_SHADOW_GATE
+			" is refused unless its template has schedulingGates: [{name: " TD_GATE_SHADOW "}]",
+			b.len ? "; " : "");
+	return b.len ? td_buf_take(&b) : NULL;
+}
+
 static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	struct td_op *op = ctx;
@@ -333,6 +369,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	int r = td_dra_served(op->k, &served, c, err);
 	if (!r && op->image)
 		r = td_op_core_served(op->k, "pods/resize", &op->resize, c, err);
+	if (!r && op->image)
+		r = td_op_mutates(op->k, &op->mutates, c, err);
 	if (r)
 		return r;
 	op->stopping = false;

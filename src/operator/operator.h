@@ -514,6 +514,11 @@ void td_op_wishes_forget(struct td_op_view *v, bool all);
 
 // Does the API's core group serve this, such as pods/resize?
 int td_op_core_served(struct td_kube *k, const char *resource, bool *ret, struct td_cancel *c, struct td_error *err);
+// Does it serve MutatingAdmissionPolicies, at v1 or v1beta1?
+int td_op_mutates(struct td_kube *k, bool *ret, struct td_cancel *c, struct td_error *err);
+// What the SlurmCluster asks of the API server and it does not serve, with what follows. NULL: nothing. *ret_asked: it asks
+// for something that an older Kubernetes does not serve. Caller frees.
+char *td_op_api_lacks(const struct td_op *op, const yyjson_val *sc, bool *ret_asked);
 struct td_op;
 // One cluster's Slurm as last seen. The worker that holds the cluster's key uses it.
 struct td_op_view {
@@ -587,6 +592,7 @@ struct td_op {
 	atomic_uint news;                       // grows with each change in the caches that matters here
 	struct td_op_status *statuses;          // guarded by lock, by uid (quiet.c)
 	bool resize;                            // the API serves pods/resize
+	bool mutates;                           // and MutatingAdmissionPolicies, at a version that is no alpha
 	bool stopping;                          // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 	// health.h: names of nodes; NodeActions, HealthPolicies, NodeUpgrades.

@@ -176,6 +176,11 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 				      "spec.storage.mode: %.1024s have no uid in spec.users of the SlurmCluster, "
 				      "so no pod of theirs is taken: add them there",
 				      t->faceless));
+	if (p->ts->op->image && !p->ts->op->mutates && td_jstr(t->o->root, "spec.storage.mode"))
+		say(s, "PodsCompleted", false, false, "NotServed",
+		    "spec.storage.mode: the API server serves no MutatingAdmissionPolicy (Kubernetes 1.36 does, 1.34 "
+		    "and "
+		    "1.35 when told to), so its people write into their pods themselves what they are refused without");
 	if (t->strange.n)
 		say(s, "GroupsKnown", false, false, "Unknown",
 		    td_arena_printf(p->arena,

@@ -94,6 +94,10 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 					 (const char *const[]){
 						 "neither sshd nor a service of the site has failed in a login pod",
 						 f->login_failed});
+	if (f->api_asked)
+		ret->v[ret->n++] = yes_no(
+			"KubernetesServes", !f->api_lacks, (const char *const[]){"Served", "NotServed"},
+			(const char *const[]){"the API server serves all that the spec asks of it", f->api_lacks});
 	if (!valid && !f->absent) // what waits for the object need not wait any longer
 		ret->v[ret->n++] = (struct td_pool_condition){"Stalled", TD_STATUS_TRUE, "ConfigInvalid", f->problem};
 	ret->v[ret->n++] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,

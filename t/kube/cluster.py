@@ -31,6 +31,10 @@ from harness import Failed, ended, kubectl, wait_for  # noqa: E402
 
 DAYS = "3650"
 ADMISSION = "admissionregistration.k8s.io"
+# From which minor on groups of Kubernetes itself (scheduling.k8s.io) need which gates, and are served at which versions.
+GROUPS = {35: (["GenericWorkload", "GangScheduling"], ["v1alpha1"]), 36: (["GenericWorkload", "GangScheduling"], ["v1alpha2"]),
+          37: (["GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGroup", "WorkloadWithJob", "DRAWorkloadResourceClaims"],
+               ["v1beta1", "v1alpha3"])}
 
 
 def sh(*argv, check=True, timeout=120, **kw):
@@ -80,7 +84,7 @@ kube-apiserver --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --sec
   --service-cluster-ip-range {services} --service-account-issuer https://kubernetes.default.svc.cluster.local \\
   --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key \\
   --audit-policy-file audit.yaml --audit-log-path log/audit.log \\
-  --feature-gates HPAScaleToZero=true{mutating} >> log/apiserver.log 2>&1 &
+  --feature-gates HPAScaleToZero=true{mutating}{groups[kube-apiserver]} --runtime-config {serve} >> log/apiserver.log 2>&1 &
 # As a kubelet does with static pods: kube-controller-manager, for one, gives up when the API server is not healthy within 10 s.
 keep() {{
   log=log/$1.log
@@ -89,8 +93,8 @@ keep() {{
 if {controllers}; then
 keep kube-controller-manager --kubeconfig conf/controller-manager.conf --service-account-private-key-file pki/sa.key --root-ca-file pki/ca.crt --cluster-signing-cert-file pki/ca.crt --cluster-signing-key-file pki/ca.key \\
   --use-service-account-credentials --leader-elect=false --bind-address 127.0.0.1 --node-monitor-period=1s --node-monitor-grace-period={grace}s \\
-  --feature-gates HPAScaleToZero=true --horizontal-pod-autoscaler-sync-period=1s &
-keep kube-scheduler --kubeconfig conf/scheduler.conf --leader-elect=false --bind-address 127.0.0.1 &
+  --feature-gates HPAScaleToZero=true{groups[kube-controller-manager]} --horizontal-pod-autoscaler-sync-period=1s &
+keep kube-scheduler --kubeconfig conf/scheduler.conf --leader-elect=false --bind-address 127.0.0.1 --feature-gates HPAScaleToZero=true{groups[kube-scheduler]} &
 keep coredns -conf Corefile &
 fi
 echo ready > hub.ready
@@ -179,6 +183,8 @@ CONTAINERD = """version = 2
 
 class Cluster:
     runtime = ""
+    groups = False  # of Kubernetes itself: served, from 1.35 on
+    mutates = True  # MutatingAdmissionPolicies are served
 
     def __init__(self, home=None, assets=None, nodes=3, grace=8, cpus=16, controllers=True, owner=os.getpid(), late=0, disk=False):
         """controllers=False: the API server alone, nobody acts on what is in it. owner: the process without which the cluster is to go (sweep); None:
@@ -225,7 +231,10 @@ class Cluster:
     @property
     def minor(self):
         """34: its API server is a Kubernetes 1.34."""
-        return int(re.search(r"v1\.(\d+)", sh(self.assets / "kube-apiserver", "--version"))[1])
+        return self.minor_of("kube-apiserver")
+
+    def minor_of(self, program):
+        return int(re.search(r"v1\.(\d+)", sh(self.assets / program, "--version"))[1])
 
     def trust_issuers(self, *jwt):
         """The API server takes the tokens of these issuers (docs/people.md), a moment later where it runs."""
@@ -240,8 +249,8 @@ class Cluster:
 
     @property
     def mutating(self):
-        """The version at which it serves MutatingAdmissionPolicies: before 1.34 they are alpha."""
-        return "v1beta1" if self.minor >= 34 else "v1alpha1"
+        """The version at which it serves MutatingAdmissionPolicies: before 1.34 they are alpha. None: it does not."""
+        return None if not self.mutates else "v1beta1" if self.minor >= 34 else "v1alpha1"
 
     def served(self, file):
         """The text of a manifest, with the MutatingAdmissionPolicies at the version that is served."""
@@ -348,8 +357,13 @@ class Cluster:
         (self.dir / "Corefile").write_text(COREDNS.format(api=self.api, dir=self.dir))
         self.trust_issuers()
         (self.dir / "audit.yaml").write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n")
-        mutating = f",MutatingAdmissionPolicy=true --runtime-config {ADMISSION}/{self.mutating}=true"
-        text = HUB.format(mutating=mutating, dir=self.dir, env=self._env(), api=self.api, services=f"10.{self.b + 2}.0.0/16", grace=self.grace,
+        serve = [] if self.mutating is None else [f"{ADMISSION}/{self.mutating}=true"]
+        groups = {}
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):  # each may be of another release
+            gates, versions = next((v for k, v in sorted(GROUPS.items(), reverse=True) if self.groups and k <= self.minor_of(name)), ([], []))
+            groups[name] = "".join(f",{g}=true" for g in gates)
+            serve += [f"scheduling.k8s.io/{v}=true" for v in versions if name == "kube-apiserver"]
+        text = HUB.format(mutating=",MutatingAdmissionPolicy=true" if self.mutating else "", groups=groups, serve=",".join(serve) or "api/ga=true", dir=self.dir, env=self._env(), api=self.api, services=f"10.{self.b + 2}.0.0/16", grace=self.grace,
                           controllers=str(self.controllers).lower())
         (self.dir / "hub.sh").write_text(text)
         self._spawn("hub", ["nsenter", f"--net=/run/netns/{self.ns('hub')}", "unshare", "-m", "-p", "-f", "--mount-proc", "--kill-child", "bash", self.dir / "hub.sh"])

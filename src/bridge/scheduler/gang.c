@@ -237,6 +237,10 @@ int td_gang_read(struct td_bridge *b, const struct td_object *const *pods, size_
 
 	struct td_gang_owned owned = {.whose = "owner"};
 	int r = n ? td_gang_owner_size(b, pods[0], &owned, c, err) : 0;
+	if (!r && owned.alone && !size && !min) {
+		*ret = (struct td_gang_says){.size = 1, .now = 1, .most = 1, .alone = true};
+		return 0;
+	}
 	r = r ? r : sizes(size, min, &owned, &says, err);
 	if (r)
 		return r;

@@ -32,6 +32,7 @@ struct td_gang_says {
 	int64_t most;  // pods that there may be. More than size: the gang is elastic (gang_elastic.c)
 	int64_t first; // the group of its pod with rank 0 (td_gang_place_of())
 	bool late;     // its launcher is beyond the core: it is made when that runs (td_gang_leads())
+	bool alone;    // they are no gang: each starts by itself (td_gang_group_apart())
 	enum td_pool_gang_loss on_loss;
 };
 // Reads what the members say. TD_INVALID: they are refused; err says what is wrong and what to write.
@@ -49,6 +50,7 @@ struct td_gang_owned {
 	int64_t min, most; // so many start together; so many there may be
 	int64_t first;     // as in td_gang_says
 	bool late;
+	bool alone; // its pods start one by one, unless they say otherwise themselves
 	bool keeps; // the pod keeps places for the others, which are counted here without it (td_gang_owner_later())
 };
 // TD_NOT_FOUND: the object that says so is not there yet.
@@ -63,8 +65,9 @@ int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char *
 int td_gang_lws_later(const yyjson_val *spec, char **ret, struct td_error *err);
 // What a pod of this spec requests, as td_gang_owner_later() says it. Caller frees.
 char *td_gang_asks_text(const yyjson_val *pod_spec);
-// How many pods of the group of scheduling.k8s.io start together, as its policy says; 0: its pods are no gang.
-int64_t td_gang_group_min(const yyjson_val *policy);
+// Reads an object that concerns the pod. TD_NOT_FOUND: it is not there, or its kind is not served.
+int td_gang_look_up(struct td_bridge *b, const struct td_object *pod, const struct td_gvr *gvr, const char *name,
+		    struct td_cancel *c, struct td_object **ret, struct td_error *err);
 // May the pod's gang be elastic? What the pod itself says is enough for a no.
 bool td_gang_stretches(const struct td_object *pod);
 // The place that the owner gives the pod among the others. Ranks go by group, then by index.
@@ -89,6 +92,30 @@ bool td_gang_leads_it(const struct td_object *leader, const struct td_object *po
 bool td_gang_stays(const struct td_object *pod);
 // In which order roles come: a launcher, master, chief, leader, head, driver or coordinator first, then by name.
 int td_gang_role_cmp(const char *x, const char *y);
+
+// ---- gang_group.c: groups of Kubernetes itself (scheduling.k8s.io) ----
+#define TD_IN_GROUP "spec.schedulingGroup.podGroupName" // since 1.36
+#define TD_IN_WORKLOAD "spec.workloadRef.name"          // of 1.35
+#define TD_GANG_GROUP "group:"                          // the names of gangs that are such PodGroups begin so
+// td_gang_owner_size() of a pod that names one of them. TD_INVALID: it asks for what is not kept.
+int td_gang_group_owned(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret,
+			struct td_cancel *c, struct td_error *err);
+// How many pods of the group start together, as its policy says; 0: each starts by itself.
+int64_t td_gang_group_min(const yyjson_val *policy);
+// Takes these pods of a group with the policy basic out of their gang, by an empty label TD_LABEL_GANG.
+int td_gang_group_apart(struct td_bridge *b, const struct td_object *const *pods, size_t n, struct td_cancel *c,
+			struct td_error *err);
+// What the group's spec asks for and is not kept for its pods, with what to write instead; NULL: nothing. Caller frees.
+char *td_gang_group_lacks(const yyjson_val *spec);
+// What the group's condition PodGroupInitiallyScheduled is to say of these pods of its gang. False: nothing so far. Caller
+// frees *ret_text.
+bool td_gang_group_news(const struct td_object *const *pods, size_t n, bool *ret_scheduled, char **ret_text);
+// Writes it when it has changed and is not True yet. gang: "<namespace>/<name>" of any gang. Whether it can be written
+// changes nothing for the pods.
+void td_gang_group_tell(struct td_bridge *b, const char *gang, const struct td_objects *pods, struct td_cancel *c);
+// What was written, so that nothing is asked for twice.
+struct td_groups *td_groups_new(void);
+struct td_groups *td_groups_free(struct td_groups *g); // NULL ok; returns NULL
 
 // ---- gang_spark.c ----
 // The role of Spark's own label; NULL: none. Points into the pod.

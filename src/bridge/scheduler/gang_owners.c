@@ -12,9 +12,6 @@
 #define SET_NAME "jobset.sigs.k8s.io/jobset-name"
 #define SET_INDEX "jobset.sigs.k8s.io/job-global-index"
 #define SET_ROLE "jobset.sigs.k8s.io/replicatedjob-name"
-#define GROUPS "scheduling.k8s.io"
-#define IN_GROUP "spec.schedulingGroup.podGroupName"
-#define IN_WORKLOAD "spec.workloadRef.name"
 #define LWS_NAME "leaderworkerset.sigs.k8s.io/name"
 #define LWS_GROUP "leaderworkerset.sigs.k8s.io/group-index"
 #define LWS_WORKER "leaderworkerset.sigs.k8s.io/worker-index"
@@ -49,9 +46,9 @@ char *td_gang_name(const struct td_object *pod)
 		return td_asprintf("training:%s", name);
 	if ((name = label(pod, POD_GROUP)))
 		return td_asprintf("podgroup:%s", name);
-	if ((name = td_jstr(pod->root, IN_GROUP)))
-		return td_asprintf("group:%s", name);
-	if ((name = td_jstr(pod->root, IN_WORKLOAD)))
+	if ((name = td_jstr(pod->root, TD_IN_GROUP)))
+		return td_asprintf(TD_GANG_GROUP "%s", name);
+	if ((name = td_jstr(pod->root, TD_IN_WORKLOAD)))
 		return td_asprintf("workload:%s:%s:%s", name, td_jstr_or(pod->root, "spec.workloadRef.podGroup", ""),
 				   td_jstr_or(pod->root, "spec.workloadRef.podGroupReplicaKey", ""));
 	return td_gang_spark_name(pod);
@@ -148,9 +145,8 @@ struct td_gang_place_in td_gang_place_of(const struct td_object *pod)
 
 // ---- sizes ----
 
-// Reads an object that concerns the pod. TD_NOT_FOUND: it is not there, or its kind is not served.
-static int look_up(struct td_bridge *b, const struct td_object *pod, const struct td_gvr *gvr, const char *name,
-		   struct td_cancel *c, struct td_object **ret, struct td_error *err)
+int td_gang_look_up(struct td_bridge *b, const struct td_object *pod, const struct td_gvr *gvr, const char *name,
+		    struct td_cancel *c, struct td_object **ret, struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
 	int r = td_kube_get(b->kube, gvr, pod->ns, name, c, ret, &e);
@@ -216,7 +212,7 @@ static int training(struct td_bridge *b, const struct td_object *pod, yyjson_val
 {
 	td_auto(td_object_unref) struct td_object *job = NULL;
 	if (td_streq(td_jstr(owner, "kind"), "Job")) { // of a launcher, whose Job is the MPIJob's
-		int k = look_up(b, pod, &td_jobs, td_jstr_or(owner, "name", ""), c, &job, err);
+		int k = td_gang_look_up(b, pod, &td_jobs, td_jstr_or(owner, "name", ""), c, &job, err);
 		if (k)
 			return k == TD_NOT_FOUND ? 0 : k;
 		owner = td_object_owner(job);
@@ -230,51 +226,10 @@ static int training(struct td_bridge *b, const struct td_object *pod, yyjson_val
 		*p = (char)tolower((unsigned char)*p);
 	const struct td_gvr gvr = {"kubeflow.org", slash + 1, plural, kind, true};
 	td_auto(td_object_unref) struct td_object *o = NULL;
-	int r = look_up(b, pod, &gvr, td_jstr_or(owner, "name", ""), c, &o, err);
+	int r = td_gang_look_up(b, pod, &gvr, td_jstr_or(owner, "name", ""), c, &o, err);
 	if (!r)
 		training_size(td_jget(o->root, "spec"), ret);
 	return r == TD_NOT_FOUND ? 0 : r; // it is going, and its pods with it
-}
-
-int64_t td_gang_group_min(const yyjson_val *policy)
-{
-	return td_jget(policy, "gang") ? td_jint(policy, "gang.minCount", 1) : 0;
-}
-
-// The groups of Kubernetes itself. Of 1.35 they are entries of a Workload; since 1.36 a pod names its PodGroup, whose
-// versions differ in nothing that is read here.
-static int in_group(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret, struct td_cancel *c,
-		    struct td_error *err)
-{
-	static const char *const versions[] = {"v1beta1", "v1alpha3", "v1alpha2"};
-	static const struct td_gvr workloads = {GROUPS, "v1alpha1", "workloads", "Workload", true};
-	const char *name = td_jstr(pod->root, IN_GROUP), *of = td_jstr(pod->root, IN_WORKLOAD);
-	td_auto(td_object_unref) struct td_object *o = NULL;
-	int r = TD_NOT_FOUND;
-	yyjson_val *policy = NULL, *v;
-	size_t i, n;
-	ret->whose = name ? "PodGroup" : "Workload";
-	for (i = 0; name && i < TD_LEN(versions) && r == TD_NOT_FOUND; i++) {
-		const struct td_gvr gvr = {GROUPS, versions[i], "podgroups", "PodGroup", true};
-		r = look_up(b, pod, &gvr, name, c, &o, err);
-	}
-	if (!name)
-		r = look_up(b, pod, &workloads, of, c, &o, err);
-	if (r)
-		return r;
-	if (name)
-		policy = td_jget(o->root, "spec.schedulingPolicy");
-	else
-		yyjson_arr_foreach (td_jget(o->root, "spec.podGroups"), i, n, v)
-			if (td_streq(td_jkey_str(v, "name"), td_jstr(pod->root, "spec.workloadRef.podGroup")))
-				policy = td_jget(v, "policy");
-	ret->min = td_gang_group_min(policy);
-	if (ret->min > 0)
-		return 0;
-	return td_fail(err, TD_INVALID,
-		       "%s %s/%s: its policy is not gang, so its pods are no gang: write an empty label " TD_LABEL_GANG
-		       " on them",
-		       ret->whose, pod->ns, o->name);
 }
 
 char *td_gang_asks_text(const yyjson_val *pod_spec)
@@ -314,7 +269,7 @@ static int spark_later(struct td_bridge *b, const struct td_object *pod, const c
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	struct td_error e = TD_ERROR_INIT;
-	int r = look_up(b, pod, &spark_apps, name, c, &o, err);
+	int r = td_gang_look_up(b, pod, &spark_apps, name, c, &o, err);
 	if (r)
 		return r;
 	r = td_gang_spark_later(td_jget(o->root, "spec"), ret, &e);
@@ -334,7 +289,7 @@ int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char *
 	if (!name || !td_streq(label(pod, LWS_WORKER), "0"))
 		return 0;
 	td_auto(td_object_unref) struct td_object *o = NULL;
-	int r = look_up(b, pod, &sets, name, c, &o, err);
+	int r = td_gang_look_up(b, pod, &sets, name, c, &o, err);
 	if (r)
 		return r == TD_NOT_FOUND ? 0 : r; // it is going, or its kind is not served
 	struct td_error e = TD_ERROR_INIT;
@@ -344,7 +299,7 @@ int td_gang_owner_later(struct td_bridge *b, const struct td_object *pod, char *
 
 static bool has_group(const struct td_object *pod)
 {
-	return td_jstr(pod->root, IN_GROUP) || td_jstr(pod->root, IN_WORKLOAD);
+	return td_jstr(pod->root, TD_IN_GROUP) || td_jstr(pod->root, TD_IN_WORKLOAD);
 }
 
 bool td_gang_stretches(const struct td_object *pod)
@@ -366,14 +321,14 @@ int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct 
 
 	if (set) {
 		ret->whose = "JobSet";
-		r = look_up(b, pod, &sets, set, c, &o, err);
+		r = td_gang_look_up(b, pod, &sets, set, c, &o, err);
 		ret->size = r ? 0 : set_size(td_jget(o->root, "spec"));
 		return r == TD_NOT_FOUND ? 0 : r;
 	}
 	if (label(pod, TD_LABEL_GANG) && td_streq(td_jstr(owner, "kind"), "Job") &&
 	    td_starts(td_jstr_or(owner, "apiVersion", ""), "batch/")) {
 		ret->whose = "Job";
-		r = look_up(b, pod, &td_jobs, td_jstr_or(owner, "name", ""), c, &o, err);
+		r = td_gang_look_up(b, pod, &td_jobs, td_jstr_or(owner, "name", ""), c, &o, err);
 		if (!r && td_streq(td_jstr(o->root, "spec.completionMode"), "Indexed"))
 			ret->size = at_once(td_jget(o->root, "spec"));
 		return r == TD_NOT_FOUND ? 0 : r;
@@ -391,16 +346,16 @@ int td_gang_owner_size(struct td_bridge *b, const struct td_object *pod, struct 
 		return training(b, pod, owner, ret, c, err);
 	}
 	if (!group && has_group(pod))
-		return in_group(b, pod, ret, c, err);
+		return td_gang_group_owned(b, pod, ret, c, err);
 	if (group) {
 		ret->whose = "PodGroup";
-		r = look_up(b, pod, &groups, group, c, &o, err);
+		r = td_gang_look_up(b, pod, &groups, group, c, &o, err);
 		ret->min = r ? 0 : td_jint(o->root, "spec.minMember", 0);
 		return r;
 	}
 	if ((set = td_gang_spark_object(pod))) {
 		ret->whose = "SparkApplication";
-		r = look_up(b, pod, &spark_apps, set, c, &o, err);
+		r = td_gang_look_up(b, pod, &spark_apps, set, c, &o, err);
 		if (!r)
 			td_gang_spark_size(td_jget(o->root, "spec"), td_streq(td_gang_spark_role(pod), "driver"), ret);
 	}

@@ -394,6 +394,8 @@ static int rest(struct pass *p, struct td_error *err)
 		return p->code == TD_NOT_FOUND ? 0 : td_fail(err, p->code, "%.500s", p->said.msg);
 	}
 
+	if (says.alone) // the next pass over each of them is a lone pod's
+		return td_gang_group_apart(p->b, p->waiting, p->n_waiting, p->c, err);
 	td_gang_sort(p->waiting, p->n_waiting);
 	if (says.late)
 		td_gang_put_back(p->waiting, p->n_waiting);
@@ -526,5 +528,6 @@ int td_gang_reconcile(struct td_bridge *b, struct td_settings *s, struct td_link
 		r = td_fail(err, k, "%.500s", e.msg);
 	free(p.granted);
 	free(p.waiting);
+	td_gang_group_tell(b, p.name, &pods, c);
 	return r;
 }

@@ -391,8 +391,7 @@ static void test_owners_say(void **state)
 				  "\"limits\":{\"example.com/"
 				  "gpu\":\"2\"}}},{\"name\":\"b\",\"resources\":{\"requests\":{\"cpu\":\"1\","
 				  "\"example.com/gpu\":\"1\"}}}]}}}}"),
-		*now = given_json("{\"startupPolicy\":\"LeaderCreated\"}"),
-		*gang = given_json("{\"gang\":{\"minCount\":4}}"), *basic = given_json("{\"basic\":{}}");
+		*now = given_json("{\"startupPolicy\":\"LeaderCreated\"}");
 	td_auto_free char *asks = NULL, *none = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_gang_lws_later(td_json_root(lws), &asks, &err), 0);
@@ -404,8 +403,57 @@ static void test_owners_say(void **state)
 		given_json("{\"startupPolicy\":\"LeaderReady\",\"leaderWorkerTemplate\":{\"workerTemplate\":{\"spec\":{"
 			   "\"resourceClaims\":[{\"name\":\"gpu\"}]}}}}");
 	assert_int_equal(td_gang_lws_later(td_json_root(by_claim), &none, &err), TD_INVALID);
+}
+
+// What a PodGroup of Kubernetes itself asks for, and what it is told of its pods.
+static void test_groups_of_kubernetes(void **state)
+{
+	td_auto(td_json_unref) struct td_json
+		*gang = given_json("{\"gang\":{\"minCount\":4}}"),
+		*basic = given_json("{\"basic\":{}}"),
+		*plain = given_json("{\"schedulingPolicy\":{\"gang\":{\"minCount\":4}}}"),
+		*placed = given_json("{\"schedulingConstraints\":{\"topology\":[{\"key\":\"example.com/rack\"}]}}"),
+		*shares = given_json("{\"resourceClaims\":[{\"name\":\"link\"}]}");
 	assert_int_equal(td_gang_group_min(td_json_root(gang)), 4);
 	assert_int_equal(td_gang_group_min(td_json_root(basic)), 0);
+	assert_null(td_gang_group_lacks(td_json_root(plain)));
+	td_auto_free char *place = td_gang_group_lacks(td_json_root(placed)),
+			  *claim = td_gang_group_lacks(td_json_root(shares));
+	assert_non_null(strstr(place, "example.com/rack"));
+	assert_non_null(strstr(claim, "claim \"link\""));
+
+	// Nothing is said of those that have just come; then what they are told; and in the end that they have their nodes.
+	static const char *const says[] = {"", "\"status\":{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":"
+					       "\"False\",\"message\":\"It waits.\"}]},"};
+	struct td_object *v[3];
+	for (int round = 0; round < 5; round++) {
+		bool scheduled = false;
+		td_auto_free char *text = NULL;
+		for (int i = 0; i < 3; i++) {
+			bool bound = round == 4 || (round >= 2 && i < 2), over = round == 4 && i == 0;
+			// In round 3 the third is one that is beyond the core of two.
+			const char *world = round == 3 ? "2" : "3";
+			td_auto_free char *t = td_asprintf(
+				"{%s\"metadata\":{\"namespace\":\"ml\",\"name\":\"p%d\",\"uid\":\"u%d\","
+				"\"annotations\":{%s%s%s}},\"spec\":{%s},\"st\":1}",
+				over ? "\"status\":{\"phase\":\"Succeeded\"}," : says[round >= 1 && !bound], i, i,
+				bound ? "\"tandem.dev/gang-uid\":\"g\",\"tandem.dev/job-id\":\"7\","
+					"\"tandem.dev/gang-world\":\""
+				      : "",
+				bound ? world : "", bound ? "\"" : "", bound ? "\"nodeName\":\"n0\"" : "");
+			td_auto(td_json_unref) struct td_json *j = given_json(t);
+			v[i] = td_object_kept(td_json_root(j));
+		}
+		assert_int_equal(td_gang_group_news((const struct td_object *const *)v, 3, &scheduled, &text),
+				 round > 0);
+		assert_int_equal(scheduled, round >= 3);
+		if (round > 0)
+			assert_string_equal(text, round < 3    ? "It waits."
+						  : round == 3 ? "Its 2 pods have their nodes, as Slurm job 7."
+							       : "Its 3 pods have their nodes, as Slurm job 7.");
+		for (int i = 0; i < 3; i++)
+			td_object_unref(v[i]);
+	}
 }
 
 // What the driver's gang is, as a SparkApplication says it, and what an executor asks for; NULL: it is refused.
@@ -680,6 +728,7 @@ int main(void)
 					   cmocka_unit_test(test_later),
 					   cmocka_unit_test(test_later_come),
 					   cmocka_unit_test(test_spark_application),
-					   cmocka_unit_test(test_owners_say)};
+					   cmocka_unit_test(test_owners_say),
+					   cmocka_unit_test(test_groups_of_kubernetes)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,8 @@ static bool given(const struct td_scenario_words *w)
 						       .plane_problem = td_scenario_val(w, "plane-problem", NULL),
 						       .login_failed = td_scenario_val(w, "login-failed", NULL),
 						       .login_unknown = td_scenario_has(w, "login-unknown"),
+						       .api_asked = td_scenario_has(w, "api-asked"),
+						       .api_lacks = td_scenario_val(w, "api-lacks", NULL),
 						       .devices_asked = td_scenario_has(w, "devices-asked"),
 						       .devices = td_scenario_val(w, "devices", "32 GPUs on 4 nodes")};
 	else if (!strcmp(w->w[0].key, "config"))
