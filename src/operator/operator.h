@@ -41,7 +41,7 @@
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
 //   logins.c                 what has failed in login pods that run
-//   groups.c storagegroups.c resource groups, and to whom they are granted; those of storage
+//   groups.c storagegroups.c storageclasses.c resource groups, and to whom they are granted; those of storage
 //   tenant.[ch] tenant_read.c tenant_people.c tenant_objects.c tenant_slurm.c
 //   tenant_qos.c tenant_storage.c tenant_project.c tenant_filters.c
 //                            the Tenants of a SlurmCluster, and Projects; tenant.h says how its files work together

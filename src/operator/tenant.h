@@ -21,6 +21,7 @@ struct td_op_tenants {
 	struct td_informer *quotas;                                     // ResourceQuotas; NULL: not served
 	struct td_informer *projects;
 	struct td_op_view *links; // connections to slurmrestd, by key; of the worker
+	bool classes_clean;       // no StorageClass says that it is in a group, and none is
 };
 
 struct td_op_tenant_hard {
@@ -144,6 +145,14 @@ bool td_op_tenant_sees(const struct td_op_tenant_pass *p, size_t i, const char *
 // Whose jobs have which file system of a storage group, as spank/groupfs.h reads it; "": none is in a group. The caller
 // frees it.
 char *td_op_storage_people(const struct td_op_tenant_pass *p);
+
+// ---- storageclasses.c ----
+
+// Who may claim a class in namespaces of no Tenant, by these SlurmClusters: names with spaces between. NULL: it is in no
+// group, and everybody may. The caller frees it.
+char *td_op_storage_class_users(const struct td_objects *clusters, const char *class);
+// Writes that on the StorageClasses. What fails is said in the log, and tried again.
+void td_op_storage_classes(struct td_op_tenant_pass *p);
 
 // ---- tenant_slurm.c ----
 

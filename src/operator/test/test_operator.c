@@ -1700,6 +1700,19 @@ static void test_file_systems_of_groups(void **state)
 			td_buf_printf(&b, "%s ", td_jm_getstr(m, "mountPath"));
 		assert_string_equal(td_buf_str(&b), rows[i].paths);
 	}
+	td_auto(td_json_unref) struct td_json *two = Y("spec: {storageGroups: [{name: t, storageClasses: [nvme, tape], users: "
+						       "[bob]}, {name: u, storageClasses: [nvme], users: [ann, bob]}, {name: w, "
+						       "storageClasses: [slow]}]}");
+	td_auto_objects struct td_objects both = {0};
+	td_objects_add(&both, td_object_ref(cluster));
+	td_objects_add(&both, td_object_new(td_json_ref(two)));
+	static const struct {
+		const char *class, *users;
+	} who[] = {{"nvme", "bob ann"}, {"tape", "bob"}, {"slow", ""}, {"disk", NULL}};
+	for (size_t i = 0; i < TD_LEN(who); i++) {
+		td_auto_free char *said = td_op_storage_class_users(&both, who[i].class);
+		assert_true(!said == !who[i].users && (!said || !strcmp(said, who[i].users)));
+	}
 	td_auto_free char *made = td_op_storage_list(td_json_root(sc));
 	assert_null(strstr(made, "/v"));
 	for (size_t i = 0; i < TD_LEN(specs); i++)
