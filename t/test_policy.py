@@ -342,8 +342,9 @@ def test_classes_of_storage_groups_are_claimed_by_whom_they_are_granted_to(site)
     assert "nor user an has it" in says("an", of("nvme")), "no part of a name"
     assert not says("eve", of("disk"), "create", "--dry-run=server")
     assert not says("ann", of("nvme"))
-    # What is there stays, and does not grow but by whom it is granted to.
-    assert words in says("eve", of("nvme", "2Gi"), "apply") and not says("eve", {**of("nvme"), "metadata": {"name": "c", "namespace": "free", "labels": {"x": "y"}}}, "apply")
+    c.kubectl("label", "pvc", "c", "-n", "free", "x=y", "--as", "eve")  # what is there stays
+    c.kubectl("delete", "pvc", "c", "-n", "free", "--wait=false")
+    assert not says("whoever", {**of("nvme"), "metadata": {"name": "d", "namespace": "free"}}, "create", "--dry-run=server", "--as-group", "system:masters"), "who may change SlurmClusters"
     c.kubectl("delete", "namespace", "free", "--wait=false")
 
 
