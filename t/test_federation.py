@@ -365,7 +365,7 @@ def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
     said, started = {}, []
 
     def start(i, *asks):
-        r = hub.run("session", "start", "-o", "json", "--no-wait", "--cluster", "west", *asks, "batch", "--", "exec sleep 1000", check=False, url=at if i % 2 else None)
+        r = hub.run("session", "start", "-o", "json", "--no-wait", *(asks or ("--cluster", "west")), "batch", "--", "exec sleep 1000", check=False, url=at if i % 2 else None)
         said[i] = r.stderr
         started.extend([json.loads(r.stdout)["id"]] if r.returncode == 0 else [])
 
@@ -377,7 +377,7 @@ def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
             t.join()
     try:
         # By the team's limit alone nobody's are started one after the other: their GPUs are promised before a member is asked.
-        wait_for("one has the GPU", lambda: at_both("--gpus", "1") or started)
+        wait_for("one has the GPU", lambda: at_both("--gpus", "1") or started, 60)
         at_both("--gpus", "1")
         assert len(started) == 1, (started, said)
         hub.run("session", "stop", started.pop())

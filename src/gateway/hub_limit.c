@@ -149,7 +149,7 @@ static int64_t promised(const struct td_hub_view *v, const struct hub_whose *w)
 	yyjson_obj_foreach (td_jget(v->federation->root, "state.reserved"), i, n, k, e) {
 		struct td_fed_promise p = promise(yyjson_get_str(k), e);
 		const char *user = td_jstr(e, "user"); // one that names nobody, of an older gateway, may be his
-		if (w->user && p.until_s) // members are asked for his sessions when he starts one
+		if (w->user && p.until_s)              // members are asked for his sessions when he starts one
 			continue;
 		sum += !strcmp(p.team, w->team) && (!user || is_his(w, user)) ? adds(v, &p) : 0;
 	}
@@ -283,7 +283,8 @@ static size_t unknown(const struct td_hub_view *v, const char *team)
 	size_t i, n, sum = 0;
 	yyjson_val *k, *e;
 	yyjson_obj_foreach (td_jget(v->federation->root, "state.reserved"), i, n, k, e)
-		sum += td_streq(td_jstr(e, "team"), team) && !td_jint(e, "until", 0) && !record_of(v, yyjson_get_str(k));
+		sum += td_streq(td_jstr(e, "team"), team) && !td_jint(e, "until", 0) &&
+		       !record_of(v, yyjson_get_str(k));
 	return sum;
 }
 

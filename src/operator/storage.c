@@ -78,10 +78,11 @@ static void check_groups(const yyjson_val *sc, struct td_strv *problems)
 		yyjson_val *files = td_jkey(g, "fileSystems");
 		any |= yyjson_arr_size(files) > 0;
 		if (!yyjson_arr_size(files) && !yyjson_arr_size(td_jkey(g, "storageClasses")))
-			td_strv_addf(problems,
-				     "spec.storageGroups[%zu]: group \"%s\" has neither storageClasses nor fileSystems; "
-				     "write what it holds",
-				     i, group);
+			td_strv_addf(
+				problems,
+				"spec.storageGroups[%zu]: group \"%s\" has neither storageClasses nor fileSystems; "
+				"write what it holds",
+				i, group);
 		yyjson_arr_foreach (files, k, m, f) {
 			const char *name = yyjson_is_str(f) ? yyjson_get_str(f) : "";
 			const yyjson_val *x = td_jfind(td_jget(sc, "spec.storage"), "name", name);

@@ -44,14 +44,14 @@ char *td_op_storage_class_users(const struct td_objects *clusters, const char *c
 
 static int mark(struct td_op_tenant_pass *p, const struct td_object *o, const char *users, struct td_error *err)
 {
-	const char *label = td_object_label(o, TD_LABEL_STORAGE_GROUP), *has = td_object_annotation(o, TD_ANN_STORAGE_USERS);
+	const char *label = td_object_label(o, TD_LABEL_STORAGE_GROUP),
+		   *has = td_object_annotation(o, TD_ANN_STORAGE_USERS);
 	if (users ? td_streq(label, LABELLED) && td_streq(has, users) : !label && !has)
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, root, "metadata.labels"),
 		       *notes = td_jm_obj(d, root, "metadata.annotations");
-	td_jm_key_set(d, labels, TD_LABEL_STORAGE_GROUP,
-		      users ? yyjson_mut_str(d, LABELLED) : yyjson_mut_null(d));
+	td_jm_key_set(d, labels, TD_LABEL_STORAGE_GROUP, users ? yyjson_mut_str(d, LABELLED) : yyjson_mut_null(d));
 	td_jm_key_set(d, notes, TD_ANN_STORAGE_USERS, users ? yyjson_mut_strcpy(d, users) : yyjson_mut_null(d));
 	int r = td_kube_patch(p->ts->op->k, TD_AT(&classes, NULL, o->name), TD_PATCH_MERGE, root, p->c, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;

@@ -1052,22 +1052,25 @@ static void test_storage(void **state)
 		     "spec.storage[0].readOnly: ");
 	storage_says("{controller: {storage: {claim: a, hostPath: {path: /x, node: n}}}}",
 		     "spec.controller.storage: hostPath and claim are both there");
-#define V(more, group) "{scratch: {}, storage: [" HOME ", {name: v, mountPath: " more "}], storageGroups: [{name: g, " group "}]}"
+#define V(more, group)                                                                                                 \
+	"{scratch: {}, storage: [" HOME ", {name: v, mountPath: " more "}], storageGroups: [{name: g, " group "}]}"
 	storage_says(V("/v, claim: v, where: compute", "fileSystems: [v], users: [ann]"), "");
 	storage_says(V("/v, claim: v", "storageClasses: [nvme]"), "");
 	storage_says(V("/v, claim: v, where: compute", "users: [ann]"),
 		     "spec.storageGroups[0]: group \"g\" has neither storageClasses nor fileSystems; write");
 	storage_says(V("/v, claim: v, where: compute", "fileSystems: [w]"),
 		     "spec.storageGroups[0].fileSystems: spec.storage has no entry \"w\"; add it");
-	storage_says(V("/v, claim: v", "fileSystems: [v]"),
-		     "spec.storage: \"v\" is in storage group \"g\", and a login pod is everybody's; write where: compute");
+	storage_says(
+		V("/v, claim: v", "fileSystems: [v]"),
+		"spec.storage: \"v\" is in storage group \"g\", and a login pod is everybody's; write where: compute");
 	storage_says(V("/v, claim: v, where: compute, perGroup: true", "fileSystems: [v]"),
 		     "spec.storage: \"v\" is in storage group \"g\", where nothing makes directories");
 	storage_says(V("/home/v, claim: v, where: compute", "fileSystems: [v]"),
 		     "spec.storage: \"v\" is of a storage group, and its mountPath /home/v lies in or over /home of");
-	storage_says("{storage: [{name: v, mountPath: /v, claim: v, where: compute}], storageGroups: [{name: g, "
-		     "fileSystems: [v]}]}",
-		     "spec.storageGroups: file systems are shown to jobs by what makes their own /tmp; write spec.scratch");
+	storage_says(
+		"{storage: [{name: v, mountPath: /v, claim: v, where: compute}], storageGroups: [{name: g, "
+		"fileSystems: [v]}]}",
+		"spec.storageGroups: file systems are shown to jobs by what makes their own /tmp; write spec.scratch");
 #undef V
 #undef HOME
 
@@ -1648,7 +1651,8 @@ static void test_people_of_a_tenant(void **state)
 			fail_msg("%zu: %s, %s, %s", i, t.people, t.faceless, t.storage_fault);
 		if (rows[i].fault)
 			assert_non_null(strstr(t.storage_fault, rows[i].fault));
-		assert_string_equal(td_op_tenant_storage(&p, 0), "rw:claim:home:home:/home:h\nro:host:all:/mnt/a/b:/all:");
+		assert_string_equal(td_op_tenant_storage(&p, 0),
+				    "rw:claim:home:home:/home:h\nro:host:all:/mnt/a/b:/all:");
 		// While there is no cluster nobody knows; what the namespaces say is left.
 		p.sc = NULL;
 		t = (struct td_op_tenant){.o = o};
@@ -1700,9 +1704,10 @@ static void test_file_systems_of_groups(void **state)
 			td_buf_printf(&b, "%s ", td_jm_getstr(m, "mountPath"));
 		assert_string_equal(td_buf_str(&b), rows[i].paths);
 	}
-	td_auto(td_json_unref) struct td_json *two = Y("spec: {storageGroups: [{name: t, storageClasses: [nvme, tape], users: "
-						       "[bob]}, {name: u, storageClasses: [nvme], users: [ann, bob]}, {name: w, "
-						       "storageClasses: [slow]}]}");
+	td_auto(td_json_unref) struct td_json *two =
+		Y("spec: {storageGroups: [{name: t, storageClasses: [nvme, tape], users: "
+		  "[bob]}, {name: u, storageClasses: [nvme], users: [ann, bob]}, {name: w, "
+		  "storageClasses: [slow]}]}");
 	td_auto_objects struct td_objects both = {0};
 	td_objects_add(&both, td_object_ref(cluster));
 	td_objects_add(&both, td_object_new(td_json_ref(two)));
