@@ -487,6 +487,7 @@ UNUSED = {
         ("tandem.dev", "tenants", ("create", "patch", "delete")), ("tandem.dev", "projects/status", ("patch",)), ("tandem.dev", "tenants/status", ("patch",)), ("", "namespaces", ("create", "patch")),
         ("rbac.authorization.k8s.io", "rolebindings", ("create", "patch", "delete")), ("networking.k8s.io", "networkpolicies", ("delete",))) for v in verbs},
     **{("tandem-operator", "", "resourcequotas", v): "t/test_tenant_storage.py: a Tenant's storage" for v in ("create", "patch", "delete")},
+    **{("tandem-operator", "storage.k8s.io", "storageclasses", v): "t/test_policy.py: storage groups" for v in ("list", "patch")},
     ("tandem-operator", "tandem.dev", "datasets/status", "patch"): "t/test_nodedata.py",
     **{("tandem-operator", g, r, v): "t/test_health.py: acts on nodes" for g, r, verbs in (
         ("tandem.dev", "nodeactions", ("create", "delete")), ("tandem.dev", "nodehistories", ("get", "create", "patch", "delete")), ("tandem.dev", "nodeactions/status", ("patch",)), ("tandem.dev", "healthpolicies/status", ("patch",)), ("tandem.dev", "nodeupgrades", ("delete",)), ("tandem.dev", "nodeupgrades/status", ("patch",)),

@@ -364,18 +364,23 @@ def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
     limit = lambda n: pool.kubectl("patch", "federation", "campus", "--type=merge", "-p", json.dumps({"spec": {"limits": [{"team": "lab", "gpus": 1, **n}]}}))
     said, started = {}, []
 
-    def start(i):
-        r = hub.run("session", "start", "-o", "json", "--no-wait", "--cluster", "west", "batch", "--", "exec sleep 1000", check=False, url=at if i % 2 else None)
+    def start(i, *asks):
+        r = hub.run("session", "start", "-o", "json", "--no-wait", *(asks or ("--cluster", "west")), "batch", "--", "exec sleep 1000", check=False, url=at if i % 2 else None)
         said[i] = r.stderr
         started.extend([json.loads(r.stdout)["id"]] if r.returncode == 0 else [])
 
-    def at_both():
-        threads = [threading.Thread(target=start, args=(i,)) for i in range(4)]
+    def at_both(*asks):
+        threads = [threading.Thread(target=start, args=(i, *asks)) for i in range(4)]
         for t in threads:
             t.start()
         for t in threads:
             t.join()
     try:
+        # By the team's limit alone nobody's are started one after the other: their GPUs are promised before a member is asked.
+        wait_for("one has the GPU", lambda: at_both("--gpus", "1") or started, 60)
+        at_both("--gpus", "1")
+        assert len(started) == 1, (started, said)
+        hub.run("session", "stop", started.pop())
         limit({"perUser": {"sessions": 0}})
         for i in (0, 1):
             wait_for("each keeps the limit", lambda i=i: start(i) or "of 0 sessions that one of team lab may have" in said[i])

@@ -321,6 +321,33 @@ def test_a_tenants_pods_say_what_they_may_hold_of_a_disk(site):
         assert not may_create(c, right), right
 
 
+@pytest.mark.feature("C8.1")
+def test_classes_of_storage_groups_are_claimed_by_whom_they_are_granted_to(site):
+    """In a namespace of no Tenant: the operator labels the class and writes the users (src/operator/storageclasses.c)."""
+    c = site
+    enforce(c, "tandem-storage-groups")
+    of = lambda cls, size="1Gi": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "free"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": cls, "resources": {"requests": {"storage": size}}}}
+    cls = lambda name, **meta: {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name, **meta}, "provisioner": "x.example/none", "allowVolumeExpansion": True}
+    ours = cls("nvme", labels={"tandem.dev/storage-group": "yes"}, annotations={"tandem.dev/storage-users": "bob ann"})
+    apply(c, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "free"}}, ours, cls("disk"),
+          {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "all", "namespace": "free"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+           "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": u} for u in ("ann", "eve", "an")]})
+
+    def says(user, o, verb="create", *more):
+        r = subprocess.run(["kubectl", "--kubeconfig", c.kubeconfig, verb, "-f", "-", "--as", user, *more], input=json.dumps(o), capture_output=True, text=True, timeout=60)
+        return r.stderr if r.returncode else ""
+    words = "nvme is of a storage group, and neither this namespace, which is no Tenant's, nor user eve has it"
+    wait_for("it counts", lambda: words in says("eve", of("nvme"), "create", "--dry-run=server"), 60)
+    assert "nor user an has it" in says("an", of("nvme")), "no part of a name"
+    assert not says("eve", of("disk"), "create", "--dry-run=server")
+    assert not says("ann", of("nvme"))
+    c.kubectl("label", "pvc", "c", "-n", "free", "x=y", "--as", "eve")  # what is there stays
+    c.kubectl("delete", "pvc", "c", "-n", "free", "--wait=false")
+    assert not says("whoever", {**of("nvme"), "metadata": {"name": "d", "namespace": "free"}}, "create", "--dry-run=server", "--as-group", "system:masters"), "who may change SlurmClusters"
+    c.kubectl("delete", "namespace", "free", "--wait=false")
+
+
 @pytest.mark.feature("D8.1")
 def test_a_tenants_user_namespaces_cannot_be_lifted(site):
     """What a pod has to say is in the refusal; and what Kubernetes itself says of namespaces of the node besides."""

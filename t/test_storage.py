@@ -1,6 +1,8 @@
 """Shared storage of login and compute pods, by the fields of the SlurmCluster alone (docs/storage.md): homes, the directories of users and
 groups, slurmctld's own state on a claim (rows A13 A15)."""
 import json
+import os
+import pathlib
 
 import pytest
 
@@ -10,7 +12,9 @@ USERS = [{"name": "researcher", "uid": 1000}, {"name": "pods", "uid": 2000}, {"n
          {"name": "bob", "uid": 3001, "groups": ["physics"]}, {"name": "eve", "uid": 3002}]
 STORAGE = [{"name": "home", "mountPath": "/home", "claim": "home"}, {"name": "projects", "mountPath": "/projects", "claim": "projects", "perGroup": True},
            {"name": "scratch", "mountPath": "/scratch", "hostPath": "/var/scratch", "where": "compute", "perUser": True},
-           {"name": "data", "mountPath": "/data/sets", "claim": "projects", "subPath": "sets", "readOnly": True, "where": "login"}]
+           {"name": "data", "mountPath": "/data/sets", "claim": "projects", "subPath": "sets", "readOnly": True, "where": "login"},
+           {"name": "vault", "mountPath": "/vault", "claim": "projects", "subPath": "vault", "where": "compute"}]
+GROUPS = [{"name": "secret", "fileSystems": ["vault"], "users": ["eve"]}]
 
 
 def change(pool, **spec):
@@ -38,7 +42,7 @@ def pool(own_pool):
             own_pool.get("slurmcluster", "main", "-n", "slurm")["status"]["phase"] == "Running" and own_pool.idle_nodes() == len(own_pool.nodes)
     claims("home", "state")
     uids = own_pool.slurm_pods()
-    change(own_pool, storage=STORAGE, users=USERS, login=[{"name": "login", "replicas": 2}], groups=[{"name": "physics", "gid": 5000}], controller={"storage": {"claim": "state", "hostPath": None}},
+    change(own_pool, storage=STORAGE, storageGroups=GROUPS, users=USERS, login=[{"name": "login", "replicas": 2}], groups=[{"name": "physics", "gid": 5000}], controller={"storage": {"claim": "state", "hostPath": None}},
            partitions=[{"name": "all", "default": True}, {"name": "fast", "allowGroups": ["physics"]}])
     # A claim that is not there: nothing changes until it is.
     wait_for("the missing claim is named", lambda: 'spec.storage[1].claim: there is no PersistentVolumeClaim "projects" in namespace slurm; create it' in config(own_pool)["message"])
@@ -95,19 +99,37 @@ def test_each_user_has_a_scratch_directory_of_his_own_on_each_node(pool):
     assert as_(pool, "ann", "ls /scratch").returncode  # login pods have none
 
 
-@pytest.mark.feature("A13.3")
+@pytest.mark.feature("A13.3", "C8.1")
 def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
-    """For deploy/manifests/mutating.yaml, which cannot look: t/test_policy.py shows what it does with it."""
+    """For deploy/manifests/mutating.yaml, which cannot look: t/test_policy.py shows what it does with it. A file system of a storage group is
+    there, and in the jobs of its people, when it has been granted to the Tenant; nobody else's job reaches it."""
     notes = lambda: pool.get("namespace", "lab")["metadata"].get("annotations", {})
+    vault = f"{pool.home}/shared/claims/slurm/projects/vault"
+    os.chmod(vault, 0o777)
+    pathlib.Path(vault, "f").write_text("gold\n")
+    sees = lambda user: srun(pool, user, "cat /vault/f || :; ls /var/lib/tandem/groups/vault || :", "-w", "n1")
+    assert not os.path.exists(f"{pool.home}/shared/claims/slurm/projects/vault/mine")
+    # One user by his name; it is nowhere in a login pod, and what slurmd writes for somebody does not get there.
+    wait_for("eve has it", lambda: sees("eve") == "gold\n")
+    assert sees("ann") == sees("bob") == "" and as_(pool, "eve", "ls /vault").returncode
+    for path in ("/vault", "/var/lib/tandem/groups/vault"):
+        r = pool.as_user("bob", "sh", "-c", f"salloc -w n1 sh -c 'sbcast -f /etc/hostname {path}/mine; srun unshare -Urm sh -c \"umount {path}; ls {path}\"'", check=False)
+        assert "mine" not in os.listdir(vault) and "f" not in r.stdout.split(), r.stdout
     pool.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": "lab"}, "spec": {
-        "cluster": {"namespace": "slurm", "name": "main"}, "namespaces": ["lab"], "storage": {"mode": "posix"}, "members": [{"user": "ann"}]}})
+        "cluster": {"namespace": "slurm", "name": "main"}, "namespaces": ["lab"], "storage": {"mode": "posix"}, "members": [{"user": "ann"}, {"user": "bob", "role": "viewer"}]}})
     wait_for("its namespace is made", lambda: pool.run("kubectl", "get", "namespace", "lab", check=False).returncode == 0 and ":claim:" in notes().get("tandem.dev/storage", ""))
+    assert ":/vault:" not in notes()["tandem.dev/storage"]
+    pool.kubectl("patch", "tenant", "lab", "--type=merge", "-p", '{"spec":{"storageGroups":["secret"]}}')
+    wait_for("its jobs have it", lambda: sees("ann") == "gold\n")
+    wait_for("and its pods", lambda: ":/vault:" in notes()["tandem.dev/storage"])
+    assert sees("bob") == "", "he only looks"
     assert "tandem.dev/storage-claims" not in notes()
     for name in ("home", "other"):
         pool.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "lab"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
     wait_for("it says so", lambda: notes().get("tandem.dev/storage-claims") == "home")
     pool.kubectl("delete", "tenant", "lab", "--wait=false")
     pool.kubectl("delete", "namespace", "lab", "--wait=false")
+    wait_for("ann has it no more", lambda: sees("ann") == "")
 
 
 @pytest.mark.feature("A2.1", "A13.3")
@@ -141,7 +163,7 @@ def test_storage_that_cannot_be_is_named_and_changes_nothing(pool):
     uids = pool.slurm_pods()
     change(pool, storage=[*STORAGE, {"name": "bad", "mountPath": "/etc/slurm", "claim": "home"}])
     try:
-        wait_for("it is named", lambda: "spec.storage[4].mountPath: /etc/slurm lies in or over /etc" in config(pool)["message"])
+        wait_for("it is named", lambda: "spec.storage[5].mountPath: /etc/slurm lies in or over /etc" in config(pool)["message"])
         assert config(pool)["status"] == "False"
     finally:
         change(pool, storage=STORAGE)

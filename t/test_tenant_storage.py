@@ -32,10 +32,10 @@ def teams(pool):
     pool.kubectl("delete", "namespaces", *spaces, "--wait=false", "--ignore-not-found")
 
 
-def make(pool, *objects):
+def make(pool, *objects, who=None):
     """What the API server says to these: "" is that it takes them."""
     body = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    r = pool.run("kubectl", "create", "-f", "-", input=body, check=False)
+    r = pool.run("kubectl", "create", "-f", "-", *(["--as", who] if who else []), input=body, check=False)
     return "" if r.returncode == 0 else r.stdout + r.stderr
 
 
@@ -92,12 +92,19 @@ def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, team
         wait_for("nobody has it", lambda: denied("physics") and denied("quarks"))
         assert f"exceeded quota: tandem-tenant-quarks, requested: {word}=1" in make(pool, claim("e", "quarks", "1Mi"))
         assert grow("quarks", "d", "2560Mi").returncode
+        pool.kubectl("create", "rolebinding", "claims", "-n", "default", "--clusterrole=edit", "--user=researcher")
+        # Nor does a namespace that is nobody's, but for a user to whom it is granted.
+        assert "storageClassName: shared is of storage group common, and neither this namespace, which is no Tenant's, nor user researcher has it" in make(pool, claim("z", "default", "1Mi"), who="researcher")
+        groups([{"name": "common", "storageClasses": ["shared"], "users": ["researcher"]}])
+        assert not make(pool, claim("z", "default", "1Mi"), who="researcher")
+        pool.kubectl("delete", "pvc", "z", "-n", "default")
         wait_for("it is said how much is claimed", lambda: "Storage common: 3 claims for 10Gi" in pool.cmd("status", check=False).stdout)
         pool.kubectl("patch", "tenant", "physics", "--type=merge", "-p", json.dumps({"spec": {"storageGroups": ["common"]}}))
         wait_for("physics has it, and the Tenant below", lambda: not denied("physics") and not denied("quarks"))
         assert "exceeded quota: tandem-tenant-physics, requested: requests.storage=1Mi" in make(pool, claim("e", "quarks", "1Mi")), "its quota is another thing"
     finally:
         groups(None)
+        pool.kubectl("delete", "rolebinding", "claims", "-n", "default", "--ignore-not-found")
     # Shown as it is: 10Gi of 10Gi, of which 2Gi of 3Gi are the Tenant's below.
     wait_for("the operator has counted it", lambda: (used(pool, "physics"), used(pool, "quarks"), used(pool, "physics", "persistentvolumeclaims")) == (10 * Gi, 2 * Gi, 3), 40)
     shown = json.loads(pool.cmd("quota", "-o", "json").stdout)["tenants"]

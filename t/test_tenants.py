@@ -173,6 +173,10 @@ def test_what_somebody_changed_is_mended_and_what_is_others_stays(pool):
     pool.shell("sacctmgr", "-i", "remove", "user", "researcher", "account=physics")
     pool.shell("sacctmgr", "-i", "add", "account", "theirs", "GrpTRES=cpu=5")
     pool.shell("sacctmgr", "-i", "add", "user", "root", "account=theirs,physics")
+    # A coordinator may make accounts below the Tenant's.
+    pool.shell("sacctmgr", "-i", "add", "coordinator", "account=physics", "names=researcher")
+    pool.shell("runuser", "-u", "researcher", "--", "sacctmgr", "-i", "add", "account", "optics", "parent=physics")
+    pool.shell("runuser", "-u", "researcher", "--", "sacctmgr", "-i", "add", "user", "researcher", "account=optics")
     pool.kubectl("delete", "rolebinding", "-n", "physics", "--all")
     pool.kubectl("label", "namespace", "physics", "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
 
@@ -188,6 +192,16 @@ def test_what_somebody_changed_is_mended_and_what_is_others_stays(pool):
     wait_for("it says who is in it besides", lambda: "root" in condition(pool, "physics", "AccountReady")[2])
     pool.shell("sacctmgr", "-i", "remove", "user", "root", "account=theirs,physics")
     pool.shell("sacctmgr", "-i", "remove", "account", "theirs")
+    # They stay, and keep the Tenant's from going with them unseen.
+    assert ("optics", "researcher") in associations(pool, "optics")
+    pool.kubectl("delete", "tenant", "physics", "--wait=false")
+    wait_for("it waits for them", lambda: condition(pool, "physics", "Deleting")[1] == "AccountsBelow" and "optics" in condition(pool, "physics", "Deleting")[2])
+    assert ("optics", "researcher") in associations(pool, "optics")
+    pool.shell("sacctmgr", "-i", "modify", "account", "optics", "set", "parent=root")
+    wait_for("it goes", lambda: not pool.items("tenants"))
+    assert ("optics", "researcher") in associations(pool, "optics")
+    pool.shell("sacctmgr", "-i", "remove", "account", "optics")
+    pool.kubectl("delete", "namespace", "physics", "--timeout=120s")
 
 
 @pytest.mark.feature("C10.3")

@@ -123,6 +123,44 @@ static int look(struct td_req *q, const yyjson_val *limits, const yyjson_val *wa
 	return 0;
 }
 
+// A class of a storage group of a SlurmCluster, in a namespace of no Tenant: for the group's users, and for administrators.
+static int of_group(struct td_req *q, const yyjson_val *was, const yyjson_val *now, struct td_refusal *r)
+{
+	td_auto_items struct td_items clusters = {0};
+	const char *class = td_jstr_or(now, "spec.storageClassName", ""), *name = td_jstr_or(now, "metadata.name", "");
+	int64_t asks = td_api_storage_amount(td_jget(now, "spec.resources.requests.storage")),
+		had = was ? td_api_storage_amount(td_jget(was, "spec.resources.requests.storage")) : -1;
+	struct td_table *t = td_store_table(q->s->store, "tandem.dev", "slurmclusters");
+	struct td_error e = TD_ERROR_INIT;
+	const char *group = NULL;
+	uint64_t rv;
+	if (asks <= had || !t || td_auth_is_role(&q->user) || td_user_in(&q->user, "system:masters"))
+		return 0;
+	if (td_store_list(q->s->store, t, "", 0, &clusters, &rv, &e))
+		return td_refuse_err(r, &e);
+	for (size_t i = 0; i < clusters.n; i++) {
+		yyjson_val *g;
+		size_t k, n;
+		yyjson_arr_foreach (td_jget(td_item_root(clusters.v[i]), "spec.storageGroups"), k, n, g) {
+			if (!td_jhas(td_jkey(g, "storageClasses"), class))
+				continue;
+			if (td_jhas(td_jkey(g, "users"), q->user.name))
+				return 0;
+			group = td_jstr_or(g, "name", "");
+		}
+	}
+	if (!group)
+		return 0;
+	td_refuse(r, 403, NULL,
+		  "persistentvolumeclaims \"%s\" is forbidden: spec.storageClassName: %s is of storage group %s, and "
+		  "neither "
+		  "this namespace, which is no Tenant's, nor user %s has it: claim it in a namespace of a Tenant that "
+		  "has the "
+		  "group, or have the user added (users of spec.storageGroups of the SlurmCluster)",
+		  name, class, group, q->user.name);
+	return td_refuse_about(r, "", "persistentvolumeclaims", name);
+}
+
 int td_srv_claims_enter(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, bool *ret_held,
 			struct td_refusal *r)
 {
@@ -134,8 +172,12 @@ int td_srv_claims_enter(struct td_req *q, const struct td_item *old, yyjson_mut_
 	struct td_error e = TD_ERROR_INIT;
 	if (ns && limits_of(ns, &limits, &e))
 		return td_refuse_err(r, &e);
-	now = limits ? td_json_from_mut(o) : NULL;
+	bool tenants = ns && td_jkey_str(td_jget(td_item_root(ns), "metadata.labels"), TD_LABEL_TENANT);
+	now = limits || !tenants ? td_json_from_mut(o) : NULL;
 	const yyjson_val *was = old ? td_item_root(old) : NULL;
+	int no = tenants ? 0 : of_group(q, was, td_json_root(now), r);
+	if (no)
+		return no;
 	if (!limits || !grows(td_json_root(limits), was, td_json_root(now)))
 		return 0;
 	pthread_mutex_lock(&adding);

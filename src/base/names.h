@@ -229,7 +229,11 @@
 // above it: [{"tenant":"physics","hard":{"requests.storage":2199023255552}}]. Who is named in it is limited with all
 // namespaces that name him, too.
 #define TD_ANN_CLAIMS "tandem.dev/storage-quota"
-// By the operator on the same, where the Tenant says as whom its pods run (api/person.h has their grammar): its people with
+// By the operator on a StorageClass that is in a storage group: the label, for a policy, and who may claim it in namespaces of
+// no Tenant, by names with spaces between.
+#define TD_LABEL_STORAGE_GROUP "tandem.dev/storage-group"
+#define TD_ANN_STORAGE_USERS "tandem.dev/storage-users"
+// By the operator on a Tenant's namespaces, where it says as whom its pods run (api/person.h has their grammar): its people with
 // their numbers, and what its pods have mounted.
 #define TD_ANN_PEOPLE "tandem.dev/people"
 #define TD_ANN_STORAGE "tandem.dev/storage"

@@ -86,6 +86,7 @@ struct td_hub_run {
 	enum td_fed_phase phase;
 	char *member, *there, *rule, *why, *result;
 	int64_t attempt, since;
+	int64_t until_s; // of a session, which has no object: until when its promise counts; 0: it is a run
 	bool sent, told;
 	struct td_strv refused, refused_why; // members that do not take it, and why
 	struct td_strv stale, stale_there;   // members with a copy that is not told yet, and its name there
@@ -285,8 +286,9 @@ void td_hub_start_end(struct td_gateway_ask *q, const struct td_hub *h, const st
 int td_hub_start_still(const struct td_hub_start *s, struct td_error *err);
 
 // ---- hub_session_limit.c: what a person may have at all members ----
-// Whether a session may start that holds r->holds GPUs. TD_THROTTLED: his team, or he, has as much as it may.
-int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, const struct td_hub_run *r,
+// Whether a session may start that holds r->holds GPUs; where its team has a limit they are promised to it for some
+// seconds, until its member shows them. TD_THROTTLED: his team, or he, has as much as it may.
+int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, struct td_hub_run *r,
 			   struct td_error *err);
 // Whether the session q->args[0] may be resumed, or have so many replicas (0: it is resumed). TD_THROTTLED as above.
 int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_t replicas, struct td_error *err);

@@ -119,7 +119,8 @@ static struct td_fed_promise promise(const char *run, const yyjson_val *v)
 	return (struct td_fed_promise){.run = run,
 				       .team = td_jstr_or(v, "team", ""),
 				       .holds = td_jint(v, "holds", 0),
-				       .attempt = td_jint(v, "attempt", 0)};
+				       .attempt = td_jint(v, "attempt", 0),
+				       .until_s = td_jint(v, "until", 0)};
 }
 
 static bool over(const struct td_fed_promise *p, const struct td_object *record)
@@ -132,6 +133,8 @@ static bool over(const struct td_fed_promise *p, const struct td_object *record)
 // What a promise adds to what is at members: nothing when its run is seen there, or is known to be over.
 static int64_t adds(const struct td_hub_view *v, const struct td_fed_promise *p)
 {
+	if (p->until_s)
+		return td_fed_session_promised(p, td_real_ms(&td_clock_system) / 1000);
 	const struct td_object *o = record_of(v, p->run);
 	if (!o && !v->exact) // over, most likely
 		return 0;
@@ -146,6 +149,8 @@ static int64_t promised(const struct td_hub_view *v, const struct hub_whose *w)
 	yyjson_obj_foreach (td_jget(v->federation->root, "state.reserved"), i, n, k, e) {
 		struct td_fed_promise p = promise(yyjson_get_str(k), e);
 		const char *user = td_jstr(e, "user"); // one that names nobody, of an older gateway, may be his
+		if (w->user && p.until_s)              // members are asked for his sessions when he starts one
+			continue;
 		sum += !strcmp(p.team, w->team) && (!user || is_his(w, user)) ? adds(v, &p) : 0;
 	}
 	return sum;
@@ -278,7 +283,8 @@ static size_t unknown(const struct td_hub_view *v, const char *team)
 	size_t i, n, sum = 0;
 	yyjson_val *k, *e;
 	yyjson_obj_foreach (td_jget(v->federation->root, "state.reserved"), i, n, k, e)
-		sum += td_streq(td_jstr(e, "team"), team) && !record_of(v, yyjson_get_str(k));
+		sum += td_streq(td_jstr(e, "team"), team) && !td_jint(e, "until", 0) &&
+		       !record_of(v, yyjson_get_str(k));
 	return sum;
 }
 
@@ -293,7 +299,7 @@ static int resolve(struct td_gateway *g, struct td_hub_view *v, const char *team
 	yyjson_obj_foreach (td_jget(v->federation->root, "state.reserved"), i, n, k, e) {
 		struct td_fed_promise p = promise(yyjson_get_str(k), e);
 		td_auto(td_object_unref) struct td_object *o = NULL;
-		if (strcmp(p.team, team) != 0 || record_of(v, p.run))
+		if (strcmp(p.team, team) != 0 || p.until_s || record_of(v, p.run))
 			continue;
 		int r = td_kube_get(g->kube, &td_federatedruns, g->o.ns, p.run, c, &o, err);
 		if (r && r != TD_NOT_FOUND)
@@ -320,13 +326,16 @@ static int write(struct td_gateway *g, const struct td_hub_view *v, const struct
 	yyjson_obj_foreach (td_jget(v->federation->root, "state.reserved"), i, n, k, e) {
 		struct td_fed_promise p = promise(yyjson_get_str(k), e);
 		const struct td_object *record = record_of(v, p.run);
-		if (td_strv_has(&v->gone, p.run) || (record && over(&p, record)))
+		if (p.until_s ? !td_fed_session_promised(&p, td_real_ms(&td_clock_system) / 1000)
+			      : td_strv_has(&v->gone, p.run) || (record && over(&p, record)))
 			td_jm_key_set(d, map, p.run, yyjson_mut_null(d));
 	}
 	td_jm_str(d, mine, "team", want.team);
 	td_jm_str(d, mine, "user", r->user);
 	td_jm_int(d, mine, "holds", want.holds);
 	td_jm_int(d, mine, "attempt", want.attempt);
+	if (r->until_s)
+		td_jm_int(d, mine, "until", r->until_s);
 	td_jm_key_set(d, map, r->object, mine);
 	return td_kube_patch(g->kube, TD_AT(&td_federations, NULL, v->hub->name), TD_PATCH_MERGE, o, c, NULL, err);
 }

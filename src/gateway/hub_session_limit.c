@@ -2,6 +2,10 @@
 // are asked for at all members then: the hub keeps no record of them.
 #include "gateway/hub.h"
 
+#include "base/clock.h"
+#include "base/rand.h"
+
+#include <inttypes.h>
 #include <string.h>
 
 // How many pods a session is to have, as its member shows it.
@@ -74,19 +78,35 @@ static int allowed_one(struct td_gateway_ask *q, struct td_hub_view *view, const
 	return over ? td_fail(err, TD_THROTTLED, "%s", over) : 0;
 }
 
-int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, const struct td_hub_run *r,
+// As a run before it is given to a member: what sessions of others of the team are promised, by any gateway, counts.
+static int promise(struct td_gateway_ask *q, struct td_hub_view *view, struct td_hub_run *r, const char *then,
+		   struct td_error *err)
+{
+	uint64_t word = 0;
+	td_auto_free char *over = NULL;
+	td_random(&word, sizeof(word));
+	free(r->object);
+	r->object = td_asprintf("session-%016" PRIx64, word);
+	r->until_s = td_real_ms(&td_clock_system) / 1000 + TD_FED_SESSION_S;
+	int rc = td_hub_promise(q->g, view, r, td_gateway_cancel(q), &over, err);
+	return rc || !over ? rc : td_fail(err, TD_THROTTLED, "%s%s", over, then);
+}
+
+int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, struct td_hub_run *r,
 			   struct td_error *err)
 {
 	const struct td_fed_limit *l = td_hub_limit(view->hub, r->team);
+	int rc = 0;
 	// Its person waits for it here and now: beyond the limit it is not kept for later.
 	td_auto_free char *over = td_hub_over(q->g, view, r);
 	if (over)
 		return td_fail(err, TD_THROTTLED, "%s: it is not started now", over);
-	if (!l || (l->user_gpus < 0 && l->user_sessions < 0))
-		return 0;
-	struct td_fed_sessions s = {0};
-	sessions_of(q, view->hub, r->team, NULL, &s, NULL);
-	return allowed_one(q, view, r, &s, err);
+	if (l && (l->user_gpus >= 0 || l->user_sessions >= 0)) {
+		struct td_fed_sessions s = {0};
+		sessions_of(q, view->hub, r->team, NULL, &s, NULL);
+		rc = allowed_one(q, view, r, &s, err);
+	}
+	return rc || !l || l->gpus < 0 ? rc : promise(q, view, r, ": it is not started now", err);
 }
 
 int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_t replicas, struct td_error *err)
@@ -113,5 +133,6 @@ int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_
 		return td_fail(err, TD_THROTTLED, "%s", over);
 	s.asks += it.is.asks;
 	s.waits += it.is.waits;
-	return allowed_one(q, &view, &r, &s, err);
+	rc = allowed_one(q, &view, &r, &s, err);
+	return rc || td_hub_limit(h, r.team)->gpus < 0 ? rc : promise(q, &view, &r, "", err);
 }

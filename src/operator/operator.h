@@ -41,7 +41,7 @@
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
 //   logins.c                 what has failed in login pods that run
-//   groups.c storagegroups.c resource groups, and to whom they are granted; those of storage
+//   groups.c storagegroups.c storageclasses.c resource groups, and to whom they are granted; those of storage
 //   tenant.[ch] tenant_read.c tenant_people.c tenant_objects.c tenant_slurm.c
 //   tenant_qos.c tenant_storage.c tenant_project.c tenant_filters.c
 //                            the Tenants of a SlurmCluster, and Projects; tenant.h says how its files work together
@@ -222,7 +222,8 @@ void td_op_storage_check(const yyjson_val *sc, struct td_strv *problems);
 struct td_op;
 void td_op_storage_claims(struct td_op *op, const struct td_object *sc, struct td_strv *problems);
 // Adds the volumes of spec.storage to a pod's spec, and mounts them in its first container. where:
-// "login" or "compute".
+// "login" or "compute", or "slurmd": as compute, and file systems of storage groups where slurmstepd
+// finds them (spank/groupfs.h); no other pod has these.
 void td_op_storage_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, const char *where);
 // Makes the volume what storage ({hostPath: {path, node}} or {claim}) says, instead of an emptyDir.
 // With hostPath the pod runs on that node.
@@ -268,6 +269,8 @@ void td_op_keys_check(struct td_op *op, const struct td_object *sc, struct td_st
 void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d,
 				 yyjson_mut_val *status);
 bool td_op_storage_groups_any(const struct td_op *op);
+// Is the entry of spec.storage of this name in a storage group, so that not everybody has it?
+bool td_op_storage_grouped(const yyjson_val *sc, const char *entry);
 
 // ---- references.c: names in the spec that must lead somewhere (pure) ----
 

@@ -409,7 +409,7 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 		td_jm_str(d, root, "spec.hostname", name);
 		td_jm_strf(d, root, "spec.subdomain", "%s-slurmd", sc);
 	}
-	td_op_storage_mount(d, td_jm_get(root, "spec"), cluster, "compute");
+	td_op_storage_mount(d, td_jm_get(root, "spec"), cluster, td_op_other_node(node) ? "compute" : "slurmd");
 	td_op_identity_add(d, td_jm_get(root, "spec"), cluster, slurm);
 	td_op_munge_add(d, td_jm_get(root, "spec"), cluster, slurm);
 	int r = 0;

@@ -3,6 +3,7 @@
 #include "operator/operator.h"
 
 #include "slurm/conf.h"
+#include "slurm/scratch.h"
 
 #include <string.h>
 
@@ -11,6 +12,8 @@ static const char *const reserved[] = {"/bin",  "/boot",  "/datasets",   "/dev",
 				       "/lib",  "/lib64", "/opt/tandem", "/proc",    "/run",
 				       "/sbin", "/sys",   "/usr",        "/var/run", "/var/spool/slurmd",
 				       "/root", "/tmp",   "/var/tmp"};
+
+#define GROUPFS "/var/lib/tandem/groups" // TD_GROUPFS of spank/groupfs.h
 
 static bool below(const char *path, const char *dir)
 {
@@ -49,6 +52,65 @@ static void check_path(const yyjson_val *sc, const yyjson_val *x, size_t at, str
 				     at, path, td_jstr_or(y, "name", ""));
 }
 
+static void check_apart(const yyjson_val *sc, const yyjson_val *x, struct td_strv *problems)
+{
+	const char *name = td_jstr_or(x, "name", ""), *path = td_jstr_or(x, "mountPath", "");
+	yyjson_val *y;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "spec.storage"), i, n, y) {
+		const char *other = td_jstr_or(y, "mountPath", "");
+		if (!td_streq(td_jstr(y, "name"), name) && (below(path, other) || below(other, path)))
+			td_strv_addf(problems,
+				     "spec.storage: \"%s\" is of a storage group, and its mountPath %s lies in or over "
+				     "%s of \"%s\"; give it a path of its own",
+				     name, path, other, td_jstr_or(y, "name", ""));
+	}
+}
+
+// A file system of a storage group is shown by slurmstepd to some jobs: in a pod that many share it cannot be.
+static void check_groups(const yyjson_val *sc, struct td_strv *problems)
+{
+	yyjson_val *g, *f;
+	size_t i, n, k, m;
+	bool any = false;
+	yyjson_arr_foreach (td_jget(sc, "spec.storageGroups"), i, n, g) {
+		const char *group = td_jstr_or(g, "name", "");
+		yyjson_val *files = td_jkey(g, "fileSystems");
+		any |= yyjson_arr_size(files) > 0;
+		if (!yyjson_arr_size(files) && !yyjson_arr_size(td_jkey(g, "storageClasses")))
+			td_strv_addf(
+				problems,
+				"spec.storageGroups[%zu]: group \"%s\" has neither storageClasses nor fileSystems; "
+				"write what it holds",
+				i, group);
+		yyjson_arr_foreach (files, k, m, f) {
+			const char *name = yyjson_is_str(f) ? yyjson_get_str(f) : "";
+			const yyjson_val *x = td_jfind(td_jget(sc, "spec.storage"), "name", name);
+			if (!x)
+				td_strv_addf(problems,
+					     "spec.storageGroups[%zu].fileSystems: spec.storage has no entry \"%s\"; "
+					     "add it there, or take it out here",
+					     i, name);
+			else if (!td_streq(td_jstr(x, "where"), "compute"))
+				td_strv_addf(problems,
+					     "spec.storage: \"%s\" is in storage group \"%s\", and a login pod is "
+					     "everybody's; write where: compute",
+					     name, group);
+			else if (td_jbool(x, "perUser", false) || td_jbool(x, "perGroup", false))
+				td_strv_addf(problems,
+					     "spec.storage: \"%s\" is in storage group \"%s\", where nothing makes "
+					     "directories; remove perUser and perGroup",
+					     name, group);
+			else
+				check_apart(sc, x, problems);
+		}
+	}
+	if (any && !td_slurm_scratch(sc))
+		td_strv_addf(problems,
+			     "spec.storageGroups: file systems are shown to jobs by what makes their own /tmp; write "
+			     "spec.scratch: {}, and no tmp: shared there");
+}
+
 void td_op_storage_check(const yyjson_val *sc, struct td_strv *problems)
 {
 	static const char *const paths[] = {"mountPath", "hostPath", "subPath"};
@@ -77,6 +139,7 @@ void td_op_storage_check(const yyjson_val *sc, struct td_strv *problems)
 				     i);
 		check_path(sc, x, i, problems);
 	}
+	check_groups(sc, problems);
 	if (td_jget(own, "claim") && td_jget(own, "hostPath"))
 		td_strv_addf(problems, "spec.controller.storage: hostPath and claim are both there; keep one");
 	yyjson_val *host = td_jget(own, "hostPath");
@@ -142,7 +205,9 @@ static const yyjson_val **sorted(const yyjson_val *sc, const char *where, size_t
 	const yyjson_val **v = td_calloc(yyjson_arr_size(list) + 1, sizeof(*v));
 	size_t i, n, len = 0;
 	yyjson_arr_foreach (list, i, n, x) {
-		if (where && !meet(td_jstr_or(x, "where", "all"), where))
+		if (where && !meet(td_jstr_or(x, "where", "all"), td_streq(where, "slurmd") ? "compute" : where))
+			continue;
+		if (!td_streq(where, "slurmd") && td_op_storage_grouped(sc, td_jstr_or(x, "name", "")))
 			continue;
 		size_t at = len++;
 		for (; at && strcmp(td_jstr_or(v[at - 1], "mountPath", ""), td_jstr_or(x, "mountPath", "")) > 0; at--)
@@ -171,7 +236,9 @@ void td_op_storage_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_v
 			td_jm_str(d, volume, "hostPath.type", "DirectoryOrCreate");
 		}
 		td_jm_str(d, mount, "name", name);
-		td_jm_str(d, mount, "mountPath", td_jstr_or(v[i], "mountPath", ""));
+		td_auto_free char *hidden = td_asprintf(GROUPFS "/%s", td_jstr_or(v[i], "name", ""));
+		bool grouped = td_op_storage_grouped(sc, td_jstr_or(v[i], "name", ""));
+		td_jm_str(d, mount, "mountPath", grouped ? hidden : td_jstr_or(v[i], "mountPath", ""));
 		if (sub)
 			td_jm_str(d, mount, "subPath", sub);
 		if (td_jbool(v[i], "readOnly", false))

@@ -1,9 +1,11 @@
 // spec.storageGroups of a SlurmCluster: which classes a Tenant's namespaces may not claim, by words that a ResourceQuota
-// has and the embedded plane knows too, and how much is claimed of each group (pool/storagegroup.h).
+// has and the embedded plane knows too, how much is claimed of each group, and who has its file systems
+// (pool/storagegroup.h).
 #include "operator/tenant.h"
 
 #include "api/quantity.h"
 #include "api/storagequota.h"
+#include "kube/tenant.h"
 #include "pool/storagegroup.h"
 
 #include <string.h>
@@ -23,18 +25,25 @@ static size_t texts(struct td_arena *arena, yyjson_val *list, const char *const 
 	return n;
 }
 
-static size_t read_groups(struct td_arena *arena, const struct td_object *sc, struct td_pool_storage_group **ret)
+static size_t read_groups(struct td_arena *arena, const yyjson_val *sc, struct td_pool_storage_group **ret)
 {
-	yyjson_val *list = sc ? td_jget(sc->root, "spec.storageGroups") : NULL, *x;
+	yyjson_val *list = td_jget(sc, "spec.storageGroups"), *x;
 	struct td_pool_storage_group *v = td_arena_alloc(arena, (yyjson_arr_size(list) + 1) * sizeof(*v));
 	size_t i, max, n = 0;
 	yyjson_arr_foreach (list, i, max, x) {
 		v[n] = (struct td_pool_storage_group){.name = td_arena_strdup(arena, td_jstr_or(x, "name", ""))};
 		v[n].n_classes = texts(arena, td_jkey(x, "storageClasses"), &v[n].classes);
+		v[n].n_files = texts(arena, td_jkey(x, "fileSystems"), &v[n].files);
+		v[n].n_users = texts(arena, td_jkey(x, "users"), &v[n].users);
 		n++;
 	}
 	*ret = v;
 	return n;
+}
+
+static const yyjson_val *root_of(const struct td_op_tenant_pass *p)
+{
+	return p->sc ? p->sc->root : NULL;
 }
 
 // The groups that a Tenant, and those above it, have been granted.
@@ -63,7 +72,7 @@ size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t at, const c
 	*ret = t->denied;
 	if (t->denied)
 		return t->n_denied;
-	size_t n_groups = read_groups(p->arena, p->sc, &groups), n_has = granted(p, at, &has), most = 1, n = 0;
+	size_t n_groups = read_groups(p->arena, root_of(p), &groups), n_has = granted(p, at, &has), most = 1, n = 0;
 	for (size_t i = 0; i < n_groups; i++)
 		most += groups[i].n_classes * TD_LEN(words);
 	const char **v = td_arena_alloc(p->arena, most * sizeof(*v));
@@ -81,13 +90,70 @@ size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t at, const c
 	return t->n_denied = n;
 }
 
+bool td_op_storage_grouped(const yyjson_val *sc, const char *entry)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "spec.storageGroups"), i, n, x)
+		if (td_jhas(td_jkey(x, "fileSystems"), entry))
+			return true;
+	return false;
+}
+
+bool td_op_tenant_sees(const struct td_op_tenant_pass *p, size_t at, const char *entry)
+{
+	struct td_pool_storage_group *groups;
+	const char *const *has;
+	size_t n = read_groups(p->arena, root_of(p), &groups), n_has = granted(p, at, &has);
+	return td_pool_storage_sees(groups, n, entry, has, n_has);
+}
+
+// Whom a Tenant's grant lets have a file system: those who run in it. Who only looks does not.
+static void members(const struct td_op_tenant_pass *p, size_t at, struct td_strv *ret)
+{
+	yyjson_val *m;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(p->v[at].o->root, "spec.members"), i, n, m) {
+		const char *user = td_jstr(m, "user");
+		if (user && td_kube_tenant_runs(m) && !td_strv_has(ret, user))
+			td_strv_add(ret, user);
+	}
+}
+
+char *td_op_storage_people(const struct td_op_tenant_pass *p)
+{
+	struct td_pool_storage_group *groups;
+	size_t n = read_groups(p->arena, root_of(p), &groups), i, len;
+	td_auto_buf struct td_buf b = {0};
+	yyjson_val *x;
+	yyjson_arr_foreach (td_jget(root_of(p), "spec.storage"), i, len, x) {
+		const char *name = td_jstr_or(x, "name", "");
+		td_auto_strv struct td_strv who = {0};
+		if (!td_pool_storage_grouped(groups, n, name))
+			continue;
+		for (size_t t = 0; t < p->n; t++)
+			if (td_op_tenant_sees(p, t, name))
+				members(p, t, &who);
+		for (size_t g = 0; g < n; g++)
+			for (size_t u = 0; u < groups[g].n_users; u++)
+				if (td_pool_storage_users(groups, n, name, groups[g].users[u]) &&
+				    !td_strv_has(&who, groups[g].users[u]))
+					td_strv_add(&who, groups[g].users[u]);
+		td_buf_printf(&b, "%s %s", name, td_jstr_or(x, "mountPath", ""));
+		for (size_t u = 0; u < who.n; u++)
+			td_buf_printf(&b, " %s", who.v[u]);
+		td_buf_puts(&b, "\n");
+	}
+	return td_buf_take(&b);
+}
+
 void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d,
 				 yyjson_mut_val *status)
 {
 	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
 	td_auto_objects struct td_objects claims = {0};
 	struct td_pool_storage_group *v;
-	size_t n = read_groups(arena, sc, &v);
+	size_t n = read_groups(arena, sc->root, &v);
 	if (!n)
 		return;
 	td_informer_list(op->claims, NULL, &claims);

@@ -373,8 +373,9 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 			p.v[p.n++].o = td_object_ref(all.v[i]);
 	}
 	*again_ms = 0;
-	if (!p.n)
-		return 0;
+	td_op_storage_classes(&p);
+	if (!p.n) // groups of storage may have users
+		return td_op_tenant_filters(&p, err);
 
 	int r = 0, r2;
 	struct td_error e = TD_ERROR_INIT;

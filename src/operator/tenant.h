@@ -21,6 +21,7 @@ struct td_op_tenants {
 	struct td_informer *quotas;                                     // ResourceQuotas; NULL: not served
 	struct td_informer *projects;
 	struct td_op_view *links; // connections to slurmrestd, by key; of the worker
+	bool classes_clean;       // no StorageClass says that it is in a group, and none is
 };
 
 struct td_op_tenant_hard {
@@ -95,8 +96,8 @@ bool td_op_tenant_filter_kept(const yyjson_val *sc);
 
 // Fills mode, people, storage_fault and faceless.
 void td_op_tenant_people(struct td_op_tenant_pass *p, size_t i);
-// What its pods have mounted, for its namespaces; NULL: nothing. In the arena.
-const char *td_op_tenant_storage(struct td_op_tenant_pass *p);
+// What the pods of tenant i have mounted, for its namespaces; NULL: nothing. In the arena.
+const char *td_op_tenant_storage(struct td_op_tenant_pass *p, size_t i);
 
 // ---- tenant_project.c ----
 
@@ -117,7 +118,7 @@ int td_op_tenant_objects(struct td_op_tenant_pass *p, size_t i, bool all, struct
 // The filter of system calls of tenant i's pods and jobs, its own or that of the nearest above it that says one:
 // RuntimeDefault, or localhost/FILE. NULL: none. In the arena.
 const char *td_op_tenant_filter(const struct td_op_tenant_pass *p, size_t i);
-// Writes which account's native jobs have which.
+// Writes which account's native jobs have which, and whose jobs have which file systems.
 int td_op_tenant_filters(struct td_op_tenant_pass *p, struct td_error *err);
 
 // ---- tenant_storage.c ----
@@ -139,6 +140,19 @@ int td_op_tenant_storage_write(struct td_op_tenant_pass *p, size_t i, const char
 // The words of a ResourceQuota that are 0 for tenant i: classes of storage groups that neither it nor one above it has been
 // granted. Returns their number; all in the arena.
 size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t i, const char *const **ret);
+// May pods of tenant i have this entry of spec.storage? What is in no group is everybody's.
+bool td_op_tenant_sees(const struct td_op_tenant_pass *p, size_t i, const char *entry);
+// Whose jobs have which file system of a storage group, as spank/groupfs.h reads it; "": none is in a group. The caller
+// frees it.
+char *td_op_storage_people(const struct td_op_tenant_pass *p);
+
+// ---- storageclasses.c ----
+
+// Who may claim a class in namespaces of no Tenant, by these SlurmClusters: names with spaces between. NULL: it is in no
+// group, and everybody may. The caller frees it.
+char *td_op_storage_class_users(const struct td_objects *clusters, const char *class);
+// Writes that on the StorageClasses. What fails is said in the log, and tried again.
+void td_op_storage_classes(struct td_op_tenant_pass *p);
 
 // ---- tenant_slurm.c ----
 

@@ -215,7 +215,7 @@ static int space(struct td_op_tenant_pass *p, size_t at, const char *ns, bool *r
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *want = td_jm_get(root, "namespace");
 	struct maker m = {p, t, d, ns};
 	int r = 0;
-	const char *people = t->people, *storage = t->mode ? td_op_tenant_storage(p) : NULL;
+	const char *people = t->people, *storage = t->mode ? td_op_tenant_storage(p, at) : NULL;
 	if (t->mode && !people) { // the cluster is not there
 		people = live ? td_object_annotation(live, TD_ANN_PEOPLE) : NULL;
 		people = people ? people : t->mode; // nobody's pods

@@ -97,7 +97,7 @@ void td_op_tenant_people(struct td_op_tenant_pass *p, size_t at)
 	t->people = td_arena_strdup(p->arena, td_buf_str(&b));
 }
 
-const char *td_op_tenant_storage(struct td_op_tenant_pass *p)
+const char *td_op_tenant_storage(struct td_op_tenant_pass *p, size_t at)
 {
 	td_auto_buf struct td_buf b = {0};
 	yyjson_val *x;
@@ -105,7 +105,8 @@ const char *td_op_tenant_storage(struct td_op_tenant_pass *p)
 	yyjson_arr_foreach (td_jget(spec(p), "storage"), i, n, x) {
 		const char *claim = td_jstr(x, "claim"), *host = td_jstr(x, "hostPath"),
 			   *sub = td_jstr_or(x, "subPath", "");
-		if (td_streq(td_jstr(x, "where"), "login") || !claim == !host)
+		if (td_streq(td_jstr(x, "where"), "login") || !claim == !host ||
+		    !td_op_tenant_sees(p, at, td_jstr_or(x, "name", "")))
 			continue;
 		td_auto_free char *path = host ? td_asprintf("%s%s%s", host, *sub ? "/" : "", sub) : NULL;
 		const struct td_person_mount m = {.read_only = td_jbool(x, "readOnly", false),

@@ -184,6 +184,42 @@ static int jobs_of(struct tenant_work *w, const char *account, const char **ret,
 	return 0;
 }
 
+static bool of_tenant(const struct td_op_tenant_pass *p, const char *account)
+{
+	for (size_t i = 0; i <= p->n; i++)
+		if (td_streq(p->p[i].account, account))
+			return true;
+	return false;
+}
+
+// Names the accounts that somebody, as a coordinator may, has made below one of Tandem's: slurmdbd would remove them with
+// it. *ret NULL: there are none.
+static int below(struct tenant_work *w, const char *account, const char **ret, struct td_error *err)
+{
+	td_auto_strv struct td_strv names = {0};
+	td_auto_assocs struct td_slurm_assocs all = {0};
+	td_auto_buf struct td_buf b = {0};
+	for (size_t i = 0; i < w->rows.n_accounts; i++)
+		if (!of_tenant(w->p, w->rows.accounts[i].name))
+			td_strv_add(&names, w->rows.accounts[i].name);
+	int r = names.n ? td_slurm_assocs(w->s, w->p->cluster, &names, w->p->c, &all, err) : 0;
+	if (r)
+		return r;
+	const char *one = NULL;
+	for (size_t i = 0; i < all.n; i++)
+		if ((!all.v[i].user || !*all.v[i].user) && td_streq(all.v[i].parent, account)) {
+			td_buf_printf(&b, "%s%s", b.len ? ", " : "", all.v[i].account);
+			one = all.v[i].account;
+		}
+	*ret = one ? td_arena_printf(
+			     w->p->arena,
+			     "somebody has made accounts below account %s, which would go with it: %s. Remove them, "
+			     "or put them elsewhere: sacctmgr modify account %s set parent=root",
+			     account, td_buf_str(&b), one)
+		   : NULL;
+	return 0;
+}
+
 static int remove_account(struct tenant_work *w, const struct td_op_tenant *t, const struct td_pool_tenant_steps *s,
 			  struct td_error *err)
 {
@@ -222,14 +258,16 @@ static int leave(struct tenant_work *w, struct td_op_tenant *t, const struct td_
 	if (!t->had_account || s->refused)
 		return 0;
 	int r = jobs_of(w, t->account, &t->held, err);
+	t->held_reason = !r && t->held ? "JobsRun" : NULL;
+	if (!r && !t->held && s->ours && !(r = below(w, t->account, &t->held, err)) && t->held)
+		t->held_reason = "AccountsBelow";
 	if (!r && !t->held)
 		r = remove_account(w, t, s, err);
 	if (r == TD_CONFLICT) {
 		t->held = td_arena_printf(w->p->arena, "jobs in account %s run or wait", t->account);
+		t->held_reason = "JobsRun";
 		r = 0;
 	}
-	if (t->held)
-		t->held_reason = "JobsRun";
 	return r;
 }
 

@@ -263,6 +263,12 @@ int64_t td_fed_counts(int64_t holds, int64_t held)
 	return held > holds ? held : holds;
 }
 
+int64_t td_fed_session_promised(const struct td_fed_promise *p, int64_t now_s)
+{
+	// One of a clock that is far ahead keeps nobody back for ever.
+	return now_s < p->until_s && p->until_s - now_s <= 2LL * TD_FED_SESSION_S && p->holds > 0 ? p->holds : 0;
+}
+
 bool td_fed_promise_over(const struct td_fed_promise *p, enum td_fed_phase phase, int64_t attempt)
 {
 	return phase >= TD_FED_ENDED || attempt > p->attempt || (attempt == p->attempt && phase == TD_FED_WAITING);

@@ -98,7 +98,12 @@ struct td_fed_promise {
 	const char *run; // the record
 	const char *team;
 	int64_t holds, attempt;
+	int64_t until_s; // of a session, of which no record is kept: until when it counts, seconds of the epoch. 0: of a run
 };
+// Members have shown what a session holds when its promise has counted for so long: they are asked every five seconds.
+enum { TD_FED_SESSION_S = 10 };
+// What a session's promise counts for now.
+int64_t td_fed_session_promised(const struct td_fed_promise *p, int64_t now_s);
 bool td_fed_promise_over(const struct td_fed_promise *p, enum td_fed_phase phase, int64_t attempt);
 // Whether `mine` may take the place of a promise of the same run. Else who wants it knows an old record.
 bool td_fed_promise_may(const struct td_fed_promise *is, const struct td_fed_promise *mine);

@@ -3,12 +3,17 @@
 
 #include <string.h>
 
-static bool has(const struct td_pool_storage_group *g, const char *class)
+static bool in(const char *const *list, size_t n, const char *name)
 {
-	for (size_t i = 0; i < g->n_classes; i++)
-		if (!strcmp(g->classes[i], class))
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(list[i], name))
 			return true;
 	return false;
+}
+
+static bool has(const struct td_pool_storage_group *g, const char *class)
+{
+	return in(g->classes, g->n_classes, class);
 }
 
 bool td_pool_storage_may(const struct td_pool_storage_group *v, size_t n, const char *class, const char *const *granted,
@@ -19,11 +24,37 @@ bool td_pool_storage_may(const struct td_pool_storage_group *v, size_t n, const 
 		if (!has(&v[i], class))
 			continue;
 		grouped = true;
-		for (size_t k = 0; k < n_granted; k++)
-			if (!strcmp(granted[k], v[i].name))
-				return true;
+		if (in(granted, n_granted, v[i].name))
+			return true;
 	}
 	return !grouped;
+}
+
+bool td_pool_storage_grouped(const struct td_pool_storage_group *v, size_t n, const char *file)
+{
+	return !td_pool_storage_sees(v, n, file, NULL, 0);
+}
+
+bool td_pool_storage_sees(const struct td_pool_storage_group *v, size_t n, const char *file, const char *const *granted,
+			  size_t n_granted)
+{
+	bool grouped = false;
+	for (size_t i = 0; i < n; i++) {
+		if (!in(v[i].files, v[i].n_files, file))
+			continue;
+		grouped = true;
+		if (in(granted, n_granted, v[i].name))
+			return true;
+	}
+	return !grouped;
+}
+
+bool td_pool_storage_users(const struct td_pool_storage_group *v, size_t n, const char *file, const char *user)
+{
+	for (size_t i = 0; i < n; i++)
+		if (in(v[i].files, v[i].n_files, file) && in(v[i].users, v[i].n_users, user))
+			return true;
+	return false;
 }
 
 void td_pool_storage_count(struct td_pool_storage_group *v, size_t n, const char *class, int64_t bytes)

@@ -35,6 +35,7 @@
 //   layout.h spank_api.h plugin.c version.c  the plug-in, a program of its own
 //   scratch.[ch] scratch_internal.h scratch_trash.c scratch_bcast.c scratch_plugin.c
 //                              each job's own /tmp and /dev/shm, whose plug-in is one more
+//   groupfs.[ch]               file systems of storage groups, which that plug-in shows to those who have them
 //   devview.[ch]               a task's own view of /dev, which that plug-in shows, and inside.c
 //   scratch_limit.[ch] scratch_walk.c scratch_open.c scratch_watch.c  how much of the disk it may hold
 #pragma once

@@ -8,6 +8,7 @@
 // become its user, who mounts nothing: so a child of the task stays root in the task's mounts and waits to be told.
 // Slurm's code and this one run in the task until TaskProlog; nobody traces it, because it changed its user.
 #include "spank/devview.h"
+#include "spank/groupfs.h"
 #include "spank/scratch.h"
 #include "spank/spank_api.h"
 
@@ -146,7 +147,7 @@ static int show(const char *from, const char *to, bool optional)
 	return r;
 }
 
-static int enter(const char *dir)
+static int enter(const char *dir, uid_t uid)
 {
 	static const struct {
 		const char *from, *to;
@@ -161,6 +162,8 @@ static int enter(const char *dir)
 		if (show(from, shown[i].to, shown[i].optional))
 			return -1;
 	}
+	if (td_groupfs_show(TD_GROUPFS, TD_GROUPFS_LIST, uid, why, sizeof(why)))
+		return -1;
 	// Other jobs' tmpfs are mounted below; a step that kept them would keep their memory.
 	return umount2(TD_SCRATCH, MNT_DETACH) ? failed("unmount " TD_SCRATCH) : 0;
 }
@@ -256,7 +259,7 @@ TD_SPANK_EXPORT int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 		snprintf(why, sizeof(why), "Slurm does not say whose step this is");
 		return -1;
 	}
-	broken = make(job, uid, size, dir, sizeof(dir)) || enter(dir);
+	broken = make(job, uid, size, dir, sizeof(dir)) || enter(dir, uid);
 	has_devices = names_files(TD_SCRATCH_GRES);
 	if (!broken)
 		spank_setenv(sp, "TMPDIR", "/tmp", 0); // the user's own wins

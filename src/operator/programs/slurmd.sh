@@ -19,6 +19,8 @@ mkdir -p /etc/ssh/ssh_config.d && ln -sf /etc/tandem/users/ssh_config /etc/ssh/s
 # Each job's own /tmp and /dev/shm (src/spank/scratch.h). Nothing of jobs of an earlier container is left when the
 # first job comes, and /tmp here is another one from now on.
 [ -z "${TD_SCRATCH:-}" ] || /opt/tandem/tandem-container scratch fresh || exit
+# File systems of storage groups lie below, for the jobs of those who have them (src/spank/groupfs.h): nobody gets there but root.
+[ ! -d /var/lib/tandem/groups ] || chmod 0700 /var/lib/tandem/groups || exit
 # No other directory here is everybody's: what jobs leave there would stay, and nothing limits it.
 [ -z "${TD_SCRATCH:-}" ] || chmod -f o-w /run/lock
 # What of their disk jobs may ask for (--tmp). It is what Slurm reads of /tmp here, or less.

@@ -1052,6 +1052,26 @@ static void test_storage(void **state)
 		     "spec.storage[0].readOnly: ");
 	storage_says("{controller: {storage: {claim: a, hostPath: {path: /x, node: n}}}}",
 		     "spec.controller.storage: hostPath and claim are both there");
+#define V(more, group)                                                                                                 \
+	"{scratch: {}, storage: [" HOME ", {name: v, mountPath: " more "}], storageGroups: [{name: g, " group "}]}"
+	storage_says(V("/v, claim: v, where: compute", "fileSystems: [v], users: [ann]"), "");
+	storage_says(V("/v, claim: v", "storageClasses: [nvme]"), "");
+	storage_says(V("/v, claim: v, where: compute", "users: [ann]"),
+		     "spec.storageGroups[0]: group \"g\" has neither storageClasses nor fileSystems; write");
+	storage_says(V("/v, claim: v, where: compute", "fileSystems: [w]"),
+		     "spec.storageGroups[0].fileSystems: spec.storage has no entry \"w\"; add it");
+	storage_says(
+		V("/v, claim: v", "fileSystems: [v]"),
+		"spec.storage: \"v\" is in storage group \"g\", and a login pod is everybody's; write where: compute");
+	storage_says(V("/v, claim: v, where: compute, perGroup: true", "fileSystems: [v]"),
+		     "spec.storage: \"v\" is in storage group \"g\", where nothing makes directories");
+	storage_says(V("/home/v, claim: v, where: compute", "fileSystems: [v]"),
+		     "spec.storage: \"v\" is of a storage group, and its mountPath /home/v lies in or over /home of");
+	storage_says(
+		"{storage: [{name: v, mountPath: /v, claim: v, where: compute}], storageGroups: [{name: g, "
+		"fileSystems: [v]}]}",
+		"spec.storageGroups: file systems are shown to jobs by what makes their own /tmp; write spec.scratch");
+#undef V
 #undef HOME
 
 	td_auto(td_json_unref) struct td_json *sc = Y("spec: {storage: [{name: deep, mountPath: /home/data, claim: d, "
@@ -1623,20 +1643,85 @@ static void test_people_of_a_tenant(void **state)
 		td_auto(td_object_unref) struct td_object *o = td_object_new(Y(text)),
 							  *cluster = td_object_new(td_json_ref(sc));
 		struct td_op_tenant t = {.o = o};
-		struct td_op_tenant_pass p = {.sc = cluster, .v = &t, .n = 1, .arena = a};
+		struct td_pool_tenant tenant = {.name = "optics"};
+		struct td_op_tenant_pass p = {.sc = cluster, .v = &t, .p = &tenant, .n = 1, .arena = a};
 		td_op_tenant_people(&p, 0);
 		if (!td_streq(t.people, rows[i].people) || !td_streq(t.faceless, rows[i].faceless) ||
 		    !t.storage_fault != !rows[i].fault)
 			fail_msg("%zu: %s, %s, %s", i, t.people, t.faceless, t.storage_fault);
 		if (rows[i].fault)
 			assert_non_null(strstr(t.storage_fault, rows[i].fault));
-		assert_string_equal(td_op_tenant_storage(&p), "rw:claim:home:home:/home:h\nro:host:all:/mnt/a/b:/all:");
+		assert_string_equal(td_op_tenant_storage(&p, 0),
+				    "rw:claim:home:home:/home:h\nro:host:all:/mnt/a/b:/all:");
 		// While there is no cluster nobody knows; what the namespaces say is left.
 		p.sc = NULL;
 		t = (struct td_op_tenant){.o = o};
 		td_op_tenant_people(&p, 0);
 		assert_true(!t.people && !t.mode == !rows[i].people);
 	}
+}
+
+// Whose jobs have a file system of a storage group, and which pods. rows: C8.1
+static void test_file_systems_of_groups(void **state)
+{
+	(void)state;
+	td_auto(td_json_unref) struct td_json *sc = Y(
+		"spec: {storage: [{name: home, mountPath: /home, claim: h}, {name: v, mountPath: /v, claim: c, where: "
+		"compute}, {name: w, mountPath: /w, claim: c, where: compute}], storageGroups: [{name: g, fileSystems: "
+		"[v], users: [eve]}, {name: h, fileSystems: [v, w]}, {name: s, storageClasses: [nvme]}]}");
+	static const char *const specs[] = {
+		"metadata: {name: a}\nspec: {storageGroups: [g], members: [{user: ann}, {user: bob, role: viewer}]}",
+		"metadata: {name: b}\nspec: {parent: a, members: [{user: lea}, {user: ann}]}",
+		"metadata: {name: c}\nspec: {storageGroups: [s], members: [{user: sam}]}",
+	};
+	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+	td_auto(td_object_unref) struct td_object *cluster = td_object_new(td_json_ref(sc));
+	struct td_op_tenant t[TD_LEN(specs)] = {0};
+	struct td_pool_tenant pt[TD_LEN(specs)] = {0};
+	for (size_t i = 0; i < TD_LEN(specs); i++) {
+		t[i].o = td_object_new(Y(specs[i]));
+		pt[i].name = t[i].o->name;
+		pt[i].parent = td_jstr(t[i].o->root, "spec.parent");
+	}
+	struct td_op_tenant_pass p = {.sc = cluster, .v = t, .p = pt, .n = TD_LEN(specs), .arena = a};
+	td_auto_free char *people = td_op_storage_people(&p);
+	assert_string_equal(people, "v /v ann lea eve\nw /w\n");
+	assert_string_equal(td_op_tenant_storage(&p, 1), "rw:claim:home:h:/home:\nrw:claim:v:c:/v:");
+	assert_string_equal(td_op_tenant_storage(&p, 2), "rw:claim:home:h:/home:");
+	static const struct {
+		const char *where, *paths;
+	} rows[] = {{"login", "/home "},
+		    {"compute", "/home "},
+		    {"slurmd", "/home /var/lib/tandem/groups/v /var/lib/tandem/groups/w "}};
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *m;
+		yyjson_mut_arr_add_obj(d, td_jm_arr(d, root, "containers"));
+		td_op_storage_mount(d, root, td_json_root(sc), rows[i].where);
+		td_auto_buf struct td_buf b = {0};
+		size_t k, n;
+		yyjson_mut_arr_foreach (td_jm_get(root, "containers.[0].volumeMounts"), k, n, m)
+			td_buf_printf(&b, "%s ", td_jm_getstr(m, "mountPath"));
+		assert_string_equal(td_buf_str(&b), rows[i].paths);
+	}
+	td_auto(td_json_unref) struct td_json *two =
+		Y("spec: {storageGroups: [{name: t, storageClasses: [nvme, tape], users: "
+		  "[bob]}, {name: u, storageClasses: [nvme], users: [ann, bob]}, {name: w, "
+		  "storageClasses: [slow]}]}");
+	td_auto_objects struct td_objects both = {0};
+	td_objects_add(&both, td_object_ref(cluster));
+	td_objects_add(&both, td_object_new(td_json_ref(two)));
+	static const struct {
+		const char *class, *users;
+	} who[] = {{"nvme", "bob ann"}, {"tape", "bob"}, {"slow", ""}, {"disk", NULL}};
+	for (size_t i = 0; i < TD_LEN(who); i++) {
+		td_auto_free char *said = td_op_storage_class_users(&both, who[i].class);
+		assert_true(!said == !who[i].users && (!said || !strcmp(said, who[i].users)));
+	}
+	td_auto_free char *made = td_op_storage_list(td_json_root(sc));
+	assert_null(strstr(made, "/v"));
+	for (size_t i = 0; i < TD_LEN(specs); i++)
+		td_object_unref(t[i].o);
 }
 
 // What a Node says counts only where the SlurmCluster names the image. rows: B7.2
@@ -1985,6 +2070,7 @@ int main(void)
 		cmocka_unit_test(test_image_of_a_slurmd),
 		cmocka_unit_test(test_identity),
 		cmocka_unit_test(test_people_of_a_tenant),
+		cmocka_unit_test(test_file_systems_of_groups),
 		cmocka_unit_test(test_whether_users_are_kept_to_their_accounts),
 		cmocka_unit_test(test_templates_agree_with_constants),
 		cmocka_unit_test(test_storage_groups),

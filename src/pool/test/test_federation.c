@@ -561,6 +561,19 @@ static void a_start_counts_for_its_time(void **state)
 	assert_true(TD_FED_START_GIVE_S + 20 < TD_FED_START_COUNTS_S);
 }
 
+static void a_session_is_promised_for_a_while(void **state)
+{
+	(void)state;
+	const struct td_fed_promise p = {.holds = 3, .until_s = 1000 + TD_FED_SESSION_S};
+	assert_int_equal(td_fed_session_promised(&p, 1000), 3);
+	assert_int_equal(td_fed_session_promised(&p, 1000 + TD_FED_SESSION_S - 1), 3);
+	assert_int_equal(td_fed_session_promised(&p, 1000 + TD_FED_SESSION_S), 0);
+	assert_int_equal(td_fed_session_promised(&p, 995), 3); // of a clock that is behind
+	assert_int_equal(td_fed_session_promised(&p, 1000 - 2 * TD_FED_SESSION_S), 0);
+	const struct td_fed_promise less = {.holds = -3, .until_s = p.until_s};
+	assert_int_equal(td_fed_session_promised(&less, 1000), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -570,6 +583,7 @@ int main(void)
 		cmocka_unit_test_setup(members_that_do_not_answer_or_do_not_take_it, fresh),
 		cmocka_unit_test_setup_teardown(who_insists, fresh, done),
 		cmocka_unit_test(teams),
+		cmocka_unit_test(a_session_is_promised_for_a_while),
 		cmocka_unit_test(limits),
 		cmocka_unit_test(limits_of_one),
 		cmocka_unit_test(what_steps_hold_at_once),

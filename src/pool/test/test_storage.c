@@ -196,6 +196,15 @@ static void a_group_is_for_those_to_whom_it_is_granted(void **state)
 		assert_int_equal(td_pool_storage_may(g, 2, rows[i].class, rows[i].has, rows[i].n), rows[i].may);
 	assert_true(td_pool_storage_may(NULL, 0, "nvme", NULL, 0));
 
+	static const char *const vault[] = {"vault"}, *const ann[] = {"ann"};
+	g[0].files = vault;
+	g[0].users = ann;
+	g[0].n_files = g[0].n_users = 1;
+	assert_true(td_pool_storage_grouped(g, 2, "vault") && !td_pool_storage_grouped(g, 2, "home"));
+	assert_true(td_pool_storage_sees(g, 2, "vault", fast, 2) && td_pool_storage_sees(g, 2, "home", NULL, 0));
+	assert_false(td_pool_storage_sees(g, 2, "vault", archive, 1) || td_pool_storage_sees(g, 2, "vault", NULL, 0));
+	assert_true(td_pool_storage_users(g, 2, "vault", "ann"));
+	assert_false(td_pool_storage_users(g, 2, "vault", "bob") || td_pool_storage_users(g, 2, "home", "ann"));
 	td_pool_storage_count(g, 2, "nvme", 5);
 	td_pool_storage_count(g, 2, "tape", 7);
 	td_pool_storage_count(g, 2, "nfs", 9);
