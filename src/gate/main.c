@@ -367,7 +367,7 @@ static int run_hangs(void *ctx, struct td_error *err)
 {
 	struct td_gate_agent *a = ctx;
 	const struct td_podhangs h = {a->kube,  a->pods,  a->nodes, a->gate,  a->health,
-				      a->clock, progress, pod_log,  pod_pids, a};
+				      a->clock, progress, pod_log,  pod_pids, NULL, a};
 	return td_podhangs_run(&h, a->cancel, err);
 }
 
