@@ -87,8 +87,8 @@ static void changes(const struct td_cli_login *l, const char *from, const char *
 			td_buf_add(ret, td_buf_str(&said), said.len);
 	}
 	if (r || status)
-		fprintf(stderr, "tandem history: who changed jobs is not known: no slurmctld of %s answers%s%s\n", l->cluster,
-			r ? ": " : "", r ? err.msg : "");
+		fprintf(stderr, "tandem history: who changed jobs is not known: no slurmctld of %s answers%s%s\n",
+			l->cluster, r ? ": " : "", r ? err.msg : "");
 }
 
 int td_cli_acts_show(const struct td_remote *remote, const struct td_cli_acts *q)

@@ -38,21 +38,12 @@ static void call_of(const char *dir, char *ret, size_t size)
 		long nr;
 		const char *name;
 		bool fd;
-	} calls[] = {{SYS_read, "read", true},
-		     {SYS_write, "write", true},
-		     {SYS_recvfrom, "recvfrom", true},
-		     {SYS_recvmsg, "recvmsg", true},
-		     {SYS_sendto, "sendto", true},
-		     {SYS_sendmsg, "sendmsg", true},
-		     {SYS_connect, "connect", true},
-		     {SYS_accept, "accept", true},
-		     {SYS_accept4, "accept", true},
-		     {SYS_fsync, "fsync", true},
-		     {SYS_flock, "flock", true},
-		     {SYS_ioctl, "ioctl", true},
-		     {SYS_futex, "futex", false},
-		     {SYS_wait4, "wait4", false},
-		     {SYS_clock_nanosleep, "sleep", false}};
+	} calls[] = {
+		{SYS_read, "read", true},       {SYS_write, "write", true},   {SYS_recvfrom, "recvfrom", true},
+		{SYS_recvmsg, "recvmsg", true}, {SYS_sendto, "sendto", true}, {SYS_sendmsg, "sendmsg", true},
+		{SYS_connect, "connect", true}, {SYS_accept, "accept", true}, {SYS_accept4, "accept", true},
+		{SYS_fsync, "fsync", true},     {SYS_flock, "flock", true},   {SYS_ioctl, "ioctl", true},
+		{SYS_futex, "futex", false},    {SYS_wait4, "wait4", false},  {SYS_clock_nanosleep, "sleep", false}};
 	td_auto_free char *path = td_asprintf("%s/syscall", dir);
 	td_auto_buf struct td_buf b = {0};
 	long nr;
@@ -91,7 +82,8 @@ static void thread(const char *dir, struct stack_kind *v, size_t *n)
 		*k.wchan = '\0';
 	call_of(dir, k.call, sizeof(k.call));
 	for (size_t i = 0; i < *n; i++)
-		if (v[i].state == k.state && !strcmp(v[i].comm, k.comm) && !strcmp(v[i].wchan, k.wchan) && !strcmp(v[i].call, k.call)) {
+		if (v[i].state == k.state && !strcmp(v[i].comm, k.comm) && !strcmp(v[i].wchan, k.wchan) &&
+		    !strcmp(v[i].call, k.call)) {
 			v[i].n++;
 			return;
 		}

@@ -13,8 +13,8 @@
 #include "kube/health.h"
 #include "kube/options.h"
 #include "kubelet/accels.h"
-#include "kubelet/kubelet.h"
 #include "kubelet/frames.h"
+#include "kubelet/kubelet.h"
 #include "kubelet/metrics.h"
 #include "kubelet/pods/filters.h"
 #include "kubelet/pods/hosts.h"
@@ -511,7 +511,7 @@ static int run_hangs(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
 	const struct td_podhangs h = {
-		a->kube,        a->pods,         a->nodes, a->gate, a->health, a->clock, td_kubelet_progress,
+		a->kube,        a->pods,         a->nodes,          a->gate, a->health, a->clock, td_kubelet_progress,
 		td_kubelet_log, td_kubelet_pids, td_kubelet_frames, a};
 	return td_podhangs_run(&h, a->cancel, err);
 }

@@ -330,9 +330,10 @@ static void test_pods_of_a_cgroup(void **state)
 
 static struct td_object *pod_of(const char *uid, const char *more, const char *spec)
 {
-	td_auto_free char *text = td_asprintf("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\",\"resourceVersion\":\"1\","
-					      "\"uid\":\"%s\"%s},\"spec\":{%s}}",
-					      uid, more, spec);
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\",\"resourceVersion\":\"1\","
+			    "\"uid\":\"%s\"%s},\"spec\":{%s}}",
+			    uid, more, spec);
 	struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
 	return td_object_new(j);

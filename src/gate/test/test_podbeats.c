@@ -211,11 +211,14 @@ static void test_functions(void **state)
 	static const char json[] =
 		"[{\"thread_name\":\"w1\",\"frames\":[{\"name\":\"work\",\"short_filename\":\"t.py\",\"line\":4}]},"
 		"{\"thread_name\":\"w2\",\"frames\":[{\"name\":\"work\",\"short_filename\":\"t.py\",\"line\":4}]},"
-		"{\"thread_name\":\"Main\\nThread\",\"frames\":[{\"name\":\"join; x\",\"short_filename\":\"a b.py\",\"line\":9},"
-		"{\"name\":\"<module>\",\"short_filename\":\"t.py\",\"line\":12}]},{\"thread_name\":\"none\",\"frames\":[]},7]";
+		"{\"thread_name\":\"Main\\nThread\",\"frames\":[{\"name\":\"join; x\",\"short_filename\":\"a "
+		"b.py\",\"line\":9},"
+		"{\"name\":\"<module>\",\"short_filename\":\"t.py\",\"line\":12}]},{\"thread_name\":\"none\","
+		"\"frames\":[]},7]";
 	char text[TD_PODFRAMES_TEXT], little[60];
 	td_podframes_words(json, strlen(json), text, sizeof(text));
-	assert_string_equal(text, "Main_Thread: join__x (a_b.py:9) < <module> (t.py:12); w1: work (t.py:4) (2 threads)");
+	assert_string_equal(text,
+			    "Main_Thread: join__x (a_b.py:9) < <module> (t.py:12); w1: work (t.py:4) (2 threads)");
 	td_podframes_words(json, strlen(json), little, sizeof(little));
 	assert_string_equal(little, "Main_Thread: join__x (a_b.py:9) < <module> (t.py:12)"); // no part of one
 	static const char *const none[] = {"", "no json", "{}", "[]", "[{\"frames\":7}]"};

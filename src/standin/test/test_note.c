@@ -38,10 +38,9 @@ static void the_fault_of_a_node(void **state)
 	assert_true(td_standin_faulted_text("", &f, out, sizeof(out)));
 	assert_string_equal(out, "tandem: fault on n1: gpu3: XID 79; seen 2025-11-27T17:30:00Z");
 	assert_true(td_standin_faulted_text("ours tandem-use:1:2:3 ", &f, out, sizeof(out)));
-	assert_string_equal(out,
-			    "ours tandem-use:1:2:3 tandem: fault on n1: gpu3: XID 79; seen 2025-11-27T17:30:00Z");
+	assert_string_equal(out, "ours tandem-use:1:2:3 tandem: fault on n1: gpu3: XID 79; seen 2025-11-27T17:30:00Z");
 	assert_false(td_standin_faulted_text(out, &f, little, sizeof(little))); // it stands there
-	assert_false(td_standin_faulted_text("", &f, little, sizeof(little)));	// no room
+	assert_false(td_standin_faulted_text("", &f, little, sizeof(little)));  // no room
 }
 
 static void one_run(void **state)
@@ -101,6 +100,7 @@ static void over(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(the_fault_of_a_node), cmocka_unit_test(one_run), cmocka_unit_test(others), cmocka_unit_test(over)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(the_fault_of_a_node), cmocka_unit_test(one_run),
+					   cmocka_unit_test(others), cmocka_unit_test(over)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
