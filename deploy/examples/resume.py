@@ -72,7 +72,8 @@ class Torch:
         torch.save({"step": step, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "random": torch.get_rng_state()}, path)
 
     def load(self, path):
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        safe = {"weights_only": True} if int(torch.__version__.split(".")[0]) >= 2 else {}  # 1.13 has it, and cannot read numbers with it
+        state = torch.load(path, map_location="cpu", **safe)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["random"])
@@ -94,12 +95,15 @@ def save(model, directory, step):
 
 
 def load(model, directory):
-    """The newest one that can be read; 0 where there is none."""
+    """The newest one that can be read; 0 where there is none. Where none can be read it ends: to begin anew would remove them."""
+    path = None
     for path in sorted(directory.glob(f"step-*{model.suffix}"), reverse=True):
         try:
             return model.load(path)
         except Exception as e:  # whatever is wrong with it, the one before it will do
             print(f"{path.name} cannot be read: {e}", flush=True)
+    if path:
+        sys.exit(f"no checkpoint in {directory} can be read")
     return 0
 
 

@@ -20,6 +20,7 @@
 #include "pool/notes.h"
 #include "pool/said.h"
 #include "pool/slice.h"
+#include "slurm/history.h"
 
 #include <string.h>
 
@@ -264,7 +265,7 @@ static bool said_words(const struct td_slurm_job *j, yyjson_mut_doc *d, struct t
 		  [TD_SAID_SLOW] = {"straggler", "It has a straggler", "Its run before had a straggler"},
 		  [TD_SAID_AGAIN] = {"again", "It began again", "It began again"}};
 	bool any = false;
-	for (size_t i = 0; i < TD_LEN(of); i++) {
+	for (size_t i = 0; i < TD_LEN(of); i++) { // but the fault, below
 		struct td_pool_said s;
 		char when[TD_TIME_LEN] = "";
 		if (!td_pool_said(j->admin_comment, (enum td_pool_said_what)i, &s))
@@ -322,13 +323,34 @@ static void fault_words(struct td_bridge *b, const struct td_slurm_job *j, bool 
 	}
 }
 
+// A fault that it met is said when the node does not say it any more.
+static void past_fault(const char *admin_comment, yyjson_mut_doc *d, struct td_buf *t)
+{
+	struct td_pool_said s;
+	char when[TD_TIME_LEN] = "";
+	if (!td_pool_said(admin_comment, TD_SAID_FAULT, &s))
+		return;
+	if (s.seen_s)
+		td_time_format(s.seen_s * 1000, when);
+	yyjson_mut_val *o = td_jm_obj(d, yyjson_mut_doc_get_root(d), "fault");
+	td_jm_str(d, o, "words", s.words);
+	td_jm_str(d, o, "node", *s.node ? s.node : NULL);
+	td_jm_str(d, o, "seen", *when ? when : NULL);
+	td_buf_printf(t, " It met a fault of %s: %s%s%s%s.", s.node, s.words, *when ? " (" : "", when,
+		      *when ? ")" : "");
+}
+
 // What is known of a job that hangs or has a slow rank, and what the checks find of its nodes: that may be why.
 static void slow_words(struct td_bridge *b, const struct td_slurm_job *j, yyjson_mut_doc *d, struct td_buf *t)
 {
 	const char *held = td_notes_scratch(j->admin_comment);
 	if (held)
 		td_buf_printf(t, " On its node's disk: %s", held);
-	fault_words(b, j, !said_words(j, d, t), t);
+	bool own = !said_words(j, d, t);
+	size_t before = t->len;
+	fault_words(b, j, own, t);
+	if (t->len == before)
+		past_fault(j->admin_comment, d, t);
 }
 
 // Slurm says Resources of a job that no block can hold any more.
@@ -448,6 +470,31 @@ static void say_task(struct td_bridge *b, struct td_http_x *x, const char *label
 		say(x, 404, "Job %lld has no task %s, or it ended a while ago.", (long long)l->v[0].array, task);
 }
 
+// One that slurmctld has forgotten: what slurmdbd has kept of its last run. False: nothing.
+static bool say_past(struct td_bridge *b, struct td_http_x *x, struct td_slurm *slurm, int64_t id)
+{
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	td_auto_runs struct td_slurm_runs runs = {0};
+	const struct td_slurm_run *last = NULL;
+	char when[TD_TIME_LEN] = "";
+	if (!s || !s->accounting || td_slurm_history_job(slurm, b->o.cluster, id, td_http_cancel(x), &runs, NULL))
+		return false;
+	for (size_t i = 0; i < runs.n; i++)
+		if (runs.v[i].id == id && runs.v[i].end && (!last || runs.v[i].end >= last->end))
+			last = &runs.v[i];
+	if (!last)
+		return false;
+	td_auto_buf struct td_buf t = {0};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	past_fault(last->admin_comment, d, &t);
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "text", "Job %lld (user %s) is over: %s (%s). It ended at %s%s%s.%s",
+		   (long long)id, last->user, td_slurm_job_end_words(td_slurm_job_state_parse(last->state)),
+		   last->state, td_time_format(last->end * 1000, when), *last->nodes ? " on " : "", last->nodes,
+		   td_buf_str(&t));
+	answer(x, 200, d);
+	return true;
+}
+
 // label: as it was asked for; task: what stands behind "_" in it, or NULL.
 static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id, const char *label, const char *task)
 {
@@ -468,6 +515,8 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id, const c
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 	td_auto_job_list struct td_slurm_job_list all = {0};
 	int r = l ? td_slurm_job_records(l->slurm, id, td_http_cancel(x), &all, &e) : e.code;
+	if (r == TD_NOT_FOUND && !task && say_past(b, x, l->slurm, id))
+		return;
 	if (r == TD_NOT_FOUND)
 		say(x, 404, "Slurm does not know job %s: it never was, or ended a while ago.", label);
 	else if (r)

@@ -61,6 +61,8 @@ struct td_gate_agent {
 
 // ---- pods.c ----
 
+// Is it somebody's pod that comes to this node now? Not one of a DaemonSet, nor one that the kubelet has by itself.
+bool td_gate_agent_comes(const struct td_object *old, const struct td_object *now);
 // Handler for the informer of pods.
 void td_gate_agent_on_pod(void *agent, struct td_object *old, struct td_object *now);
 // The reconciler of grants: tells the gate of a pod with a grant. key: of the pod.

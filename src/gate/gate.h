@@ -29,6 +29,7 @@
 //   podhangs.[ch]                pods that make no progress
 //   podbeats.[ch]                what pods say of that in their logs
 //   podstacks.[ch]               what the processes of one that hangs do
+//   podframes.[ch]               in which functions those of Python are
 //   several.c preflight_priv.h   the test of several nodes together
 //   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   useful.[ch]                  what devices do with their time, added up

@@ -366,8 +366,8 @@ static size_t pod_pids(void *ctx, const struct td_object *pod, pid_t *v, size_t 
 static int run_hangs(void *ctx, struct td_error *err)
 {
 	struct td_gate_agent *a = ctx;
-	const struct td_podhangs h = {a->kube,  a->pods,  a->nodes, a->gate,  a->health,
-				      a->clock, progress, pod_log,  pod_pids, a};
+	const struct td_podhangs h = {a->kube,  a->pods, a->nodes, a->gate, a->health, a->clock,
+				      progress, pod_log, pod_pids, NULL,    a};
 	return td_podhangs_run(&h, a->cancel, err);
 }
 

@@ -106,6 +106,40 @@ void td_met_say(const struct td_met *met, struct td_checkup_findings *l)
 	}
 }
 
+static void one_job(struct td_buf *b, int64_t job, const char *message)
+{
+	enum { MOST = 2400, TEXT = 160 };
+	const char *met = strstr(message, ", met by job");
+	size_t n = met ? (size_t)(met - message) : strlen(message);
+	if (job <= 0 || !n || b->len + TEXT + 24 > MOST)
+		return;
+	td_buf_printf(b, "%s%lld:", b->len ? "," : "", (long long)job);
+	for (size_t i = 0; i < n && i < TEXT; i++) {
+		unsigned char c = (unsigned char)message[i];
+		td_buf_putc(b, c <= ' ' || c == '=' || c > '~' ? '_' : c == ',' ? ';' : (char)c);
+	}
+}
+
+char *td_met_jobs(const char *faults)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	td_auto_buf struct td_buf b = {0};
+	yyjson_val *x, *id;
+	size_t i, n, k, m;
+	if (!faults || td_json_parse(faults, strlen(faults), &j, NULL))
+		return NULL;
+	yyjson_arr_foreach (td_json_root(j), i, n, x) {
+		const char *message = td_jstr_or(x, "message", "");
+		if (td_jget(x, "met.podUid") || td_jget(x, "met.pod"))
+			continue; // the pod says it itself
+		if (!yyjson_arr_size(td_jget(x, "met.jobs")))
+			one_job(&b, td_jint(x, "met.job", 0), message);
+		yyjson_arr_foreach (td_jget(x, "met.jobs"), k, m, id)
+			one_job(&b, yyjson_get_sint(id), message);
+	}
+	return b.len ? td_buf_take(&b) : NULL;
+}
+
 void td_met_write(const struct td_met *m, yyjson_mut_doc *d, yyjson_mut_val *finding)
 {
 	const struct td_holder *h = &m->who;

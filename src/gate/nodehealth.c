@@ -215,6 +215,17 @@ static void add_ended(struct td_jobuse *jobs, int64_t now_ms, char **ret)
 		td_steal(before);
 }
 
+// Which native jobs met a fault that is there now: that goes into theirs, too. It comes last, because it is a text.
+static void add_faults(struct td_nodehealth *h, int node, char **ret)
+{
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(h->o.nodes, NULL, h->o.names[node]);
+	td_auto_free char *jobs = o ? td_met_jobs(td_object_annotation(o, TD_ANN_FAULTS)) : NULL, *before = *ret;
+	if (jobs)
+		*ret = td_asprintf("%s%sfaults=%s", before ? before : "", before ? " " : "", jobs);
+	else
+		td_steal(before);
+}
+
 int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_request *q, char **ret, struct td_cancel *c,
 		    struct td_error *err)
 {
@@ -242,8 +253,10 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 		td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
 		bool known = !q->hangs && td_nodehealth_facts(h, node, f);
 		td_hangs_ask(h->hangs, node, q, known ? f : NULL, ret);
-		if (q->hangs)
+		if (q->hangs) {
 			add_ended(h->v[node].useful.jobs, td_mono_ms(h->o.clock), ret);
+			add_faults(h, node, ret);
+		}
 		return 0;
 	}
 	if (q->suspect && *q->slow)

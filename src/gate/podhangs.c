@@ -5,6 +5,7 @@
 #include "base/names.h"
 #include "gate/hangs.h"
 #include "gate/podbeats.h"
+#include "gate/podframes.h"
 #include "gate/podstacks.h"
 #include "gate/used.h"
 #include "metrics/metrics.h"
@@ -129,13 +130,15 @@ static char *does(struct hang_pass *p, const struct td_object *pod, const struct
 {
 	td_auto_free pid_t *v = td_calloc(TD_PODSTACKS_PIDS, sizeof(*v));
 	size_t n = p->h->pids && (w->stacks || w->signal) ? p->h->pids(p->h->ctx, pod, v, TD_PODSTACKS_PIDS) : 0;
-	char text[TD_PODSTACKS_TEXT] = "";
+	char text[TD_PODSTACKS_TEXT] = "", in[TD_PODFRAMES_TEXT] = "";
 	if (w->stacks)
 		td_podstacks_words("/proc", v, n, text, sizeof(text));
+	if (w->stacks && p->h->frames)
+		p->h->frames(p->h->ctx, pod, in, sizeof(in));
 	const void *who[] = {p->h, pod};
 	if (w->signal)
 		td_podstacks_tell("/proc", v, n, w->signal, pids_again, who);
-	return td_asprintf("%s%s", *text ? "; " : "", text);
+	return td_asprintf("%s%s%s%s", *text ? "; " : "", text, *in ? "; " : "", in);
 }
 
 static void look_at(struct hang_pass *p, int node, const struct td_object *pod, int64_t job, const struct hang_watch *w,
@@ -149,7 +152,7 @@ static void look_at(struct hang_pass *p, int node, const struct td_object *pod, 
 					      .output = signs.output,
 					      .cpu_ms = signs.cpu_us < 0 ? -1 : signs.cpu_us / 1000,
 					      .gpu_percent = td_hangs_gpu(p->h->gate, node, job, f)};
-	char words[160 + TD_PODSTACKS_TEXT];
+	char words[160 + TD_PODSTACKS_TEXT + TD_PODFRAMES_TEXT];
 	const struct td_pool_hang_rule own = {TD_SIGN_HEARTBEAT, w->rule.after_ms}, *rule = &w->rule;
 	if (!s->state.begun) // an agent that is new goes on with what was said before
 		s->said.told = td_condition_true(pod->root, TD_COND_HANGS);

@@ -27,6 +27,8 @@ struct td_podhangs {
 	int (*log)(void *ctx, const struct td_object *pod, const char *container);
 	// Lists the processes of its containers, at most max. Returns how many.
 	size_t (*pids)(void *ctx, const struct td_object *pod, pid_t *v, size_t max);
+	// In which functions they are (podframes.h), or what was missing; "": nothing to say. NULL: nobody knows.
+	void (*frames)(void *ctx, const struct td_object *pod, char *ret, size_t size);
 	void *ctx;
 };
 // Looks at them until the cancel has fired.

@@ -110,11 +110,28 @@ void td_gate_agent_job_index(const struct td_object *o, struct td_strv *ret)
 		td_strv_add(ret, job);
 }
 
+bool td_gate_agent_comes(const struct td_object *old, const struct td_object *now)
+{
+	yyjson_val *x;
+	size_t i, n;
+	if (!now || (old && !strcmp(old->uid, now->uid) && td_jstr(old->root, "spec.nodeName")) ||
+	    !td_jstr(now->root, "spec.nodeName") || td_kube_pod_ended(now->root) ||
+	    td_object_annotation(now, "kubernetes.io/config.mirror"))
+		return false;
+	yyjson_arr_foreach (td_jget(now->root, "metadata.ownerReferences"), i, n, x)
+		if (td_streq(td_jstr(x, "kind"), "DaemonSet"))
+			return false;
+	return true;
+}
+
 void td_gate_agent_on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_gate_agent *a = ctx;
 	if (old && (!now || strcmp(old->uid, now->uid)) && td_kube_pod_ended(old->root))
 		gone_add(a, old->uid, true, 0);
+	// One with devices is seen by its claim; one without ends a test of the idle node by this.
+	if (td_gate_agent_comes(old, now))
+		(void)td_nodehealth_arrives(a->health, 0);
 	td_auto_free char *key = td_key_of(now ? now : old);
 	td_queue_add(a->grants, key);
 }

@@ -13,10 +13,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { THREADS = 1024, KINDS = 32, COMM = 16, WCHAN = 48, FILE_MAX = 65536 };
+enum { THREADS = 1024, KINDS = 32, COMM = 16, WCHAN = 48, CALL = 32, FILE_MAX = 65536 };
 
 struct stack_kind { // of threads that do the same
-	char comm[COMM], wchan[WCHAN], state;
+	char comm[COMM], wchan[WCHAN], call[CALL], state;
 	int n;
 };
 
@@ -29,6 +29,38 @@ static void name_of(const char *path, char *ret, size_t size)
 		for (const char *s = td_buf_str(&b); *s && *s != '\n' && n + 1 < size; s++)
 			ret[n++] = (char)(isalnum((unsigned char)*s) || strchr("_.-:/+", *s) ? *s : '_');
 	ret[n] = '\0';
+}
+
+// "read of pipe": the system call that it waits in, where the caller may see it, and of what kind its descriptor is.
+static void call_of(const char *dir, char *ret, size_t size)
+{
+	static const struct {
+		long nr;
+		const char *name;
+		bool fd;
+	} calls[] = {
+		{SYS_read, "read", true},       {SYS_write, "write", true},   {SYS_recvfrom, "recvfrom", true},
+		{SYS_recvmsg, "recvmsg", true}, {SYS_sendto, "sendto", true}, {SYS_sendmsg, "sendmsg", true},
+		{SYS_connect, "connect", true}, {SYS_accept, "accept", true}, {SYS_accept4, "accept", true},
+		{SYS_fsync, "fsync", true},     {SYS_flock, "flock", true},   {SYS_ioctl, "ioctl", true},
+		{SYS_futex, "futex", false},    {SYS_wait4, "wait4", false},  {SYS_clock_nanosleep, "sleep", false}};
+	td_auto_free char *path = td_asprintf("%s/syscall", dir);
+	td_auto_buf struct td_buf b = {0};
+	long nr;
+	unsigned long fd;
+	*ret = '\0';
+	if (td_file_read(path, FILE_MAX, &b, NULL) || sscanf(td_buf_str(&b), "%ld %lx", &nr, &fd) != 2)
+		return;
+	for (size_t i = 0; i < TD_LEN(calls); i++) {
+		if (calls[i].nr != nr)
+			continue;
+		td_auto_free char *link = td_asprintf("%s/fd/%lu", dir, fd);
+		char to[64] = "";
+		ssize_t n = calls[i].fd ? readlink(link, to, sizeof(to) - 1) : 0;
+		// A path is said as a file: it may be long, and names what is the user's.
+		to[n > 0 ? strcspn(to, ":") : 0] = '\0';
+		snprintf(ret, size, "%s%s%s", calls[i].name, *to ? " of " : "", *to == '/' ? "file" : to);
+	}
 }
 
 static void thread(const char *dir, struct stack_kind *v, size_t *n)
@@ -48,8 +80,10 @@ static void thread(const char *dir, struct stack_kind *v, size_t *n)
 	name_of(wchan, k.wchan, sizeof(k.wchan));
 	if (!strcmp(k.wchan, "0")) // it runs, or may not be seen
 		*k.wchan = '\0';
+	call_of(dir, k.call, sizeof(k.call));
 	for (size_t i = 0; i < *n; i++)
-		if (v[i].state == k.state && !strcmp(v[i].comm, k.comm) && !strcmp(v[i].wchan, k.wchan)) {
+		if (v[i].state == k.state && !strcmp(v[i].comm, k.comm) && !strcmp(v[i].wchan, k.wchan) &&
+		    !strcmp(v[i].call, k.call)) {
 			v[i].n++;
 			return;
 		}
@@ -87,8 +121,8 @@ void td_podstacks_words(const char *proc, const pid_t *v, size_t n, char *ret, s
 		char more[32] = "";
 		if (k[i].n > 1)
 			snprintf(more, sizeof(more), " (%d threads)", k[i].n);
-		int w = snprintf(ret + len, size - len, "%s%s %c%s%s%s", len ? ", " : "", k[i].comm, k[i].state,
-				 *k[i].wchan ? " " : "", k[i].wchan, more);
+		int w = snprintf(ret + len, size - len, "%s%s %c%s%s%s%s%s", len ? ", " : "", k[i].comm, k[i].state,
+				 *k[i].wchan ? " " : "", k[i].wchan, *k[i].call ? " in " : "", k[i].call, more);
 		if (w < 0 || (size_t)w >= size - len) {
 			ret[len] = '\0';
 			return;

@@ -8,8 +8,8 @@
 
 enum { TD_PODSTACKS_PIDS = 256, TD_PODSTACKS_TEXT = 400 };
 
-// "python3 S futex_do_wait (12 threads), python3 R": name, state and where in the kernel of each thread, the same ones
-// together, the most frequent ones first. proc: as /proc.
+// "python3 S futex_do_wait in futex (12 threads), cat S pipe_read in read of pipe": name, state, where in the kernel and in
+// which system call of each thread, the same ones together, the most frequent ones first. proc: as /proc.
 void td_podstacks_words(const char *proc, const pid_t *v, size_t n, char *ret, size_t size);
 // Lists the pod's processes once more. Returns how many; ctx is the caller's.
 typedef size_t (*td_podstacks_pids_f)(void *ctx, pid_t *v, size_t max);

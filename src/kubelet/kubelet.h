@@ -10,6 +10,7 @@
 //   main.c nodes.c                the role `kubelet`; the Node objects and their heartbeats
 //   health.c                      the nodes' health: boots, reboots, faults of virtual nodes
 //   metrics.[ch]                  the role's metrics
+//   frames.[ch]                   functions that the processes of a pod that hangs are in
 //   watch.[ch]                    process exits and deadlines, in one thread
 //   fakegpu.[ch]                  device nodes of fake GPUs
 //   accels.[ch]                   which accelerators each node has

@@ -13,6 +13,7 @@
 #include "kube/health.h"
 #include "kube/options.h"
 #include "kubelet/accels.h"
+#include "kubelet/frames.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/metrics.h"
 #include "kubelet/pods/filters.h"
@@ -510,8 +511,8 @@ static int run_hangs(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
 	const struct td_podhangs h = {
-		a->kube,        a->pods,         a->nodes, a->gate, a->health, a->clock, td_kubelet_progress,
-		td_kubelet_log, td_kubelet_pids, a};
+		a->kube,        a->pods,         a->nodes,          a->gate, a->health, a->clock, td_kubelet_progress,
+		td_kubelet_log, td_kubelet_pids, td_kubelet_frames, a};
 	return td_podhangs_run(&h, a->cancel, err);
 }
 static int run_probes(void *ctx, struct td_error *err)

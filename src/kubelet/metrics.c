@@ -17,8 +17,7 @@ static const char *const pod_states[] = {"starting", "running", "stopping", "end
 // In the order of enum td_ctr_state.
 static const char *const ctr_states[] = {"waiting", "running", "terminated"};
 
-// The containers of a pod that run now.
-static void running(struct td_kubelet *a, struct td_pod *p, struct td_strv *ret)
+void td_kubelet_running(struct td_kubelet *a, struct td_pod *p, struct td_strv *ret)
 {
 	pthread_mutex_lock(&p->mu);
 	for (size_t i = 0; i < p->n_ctr; i++)
@@ -33,7 +32,7 @@ static void running(struct td_kubelet *a, struct td_pod *p, struct td_strv *ret)
 static int64_t cpu_used(struct td_kubelet *a, struct td_pod *p)
 {
 	td_auto_strv struct td_strv ids = {0};
-	running(a, p, &ids);
+	td_kubelet_running(a, p, &ids);
 	int64_t sum = 0, one;
 	for (size_t i = 0; i < ids.n; i++) {
 		if ((one = td_oci_cpu_used(a->oci, ids.v[i])) < 0)
@@ -91,7 +90,7 @@ size_t td_kubelet_pids(void *kubelet, const struct td_object *pod, pid_t *v, siz
 	td_auto_strv struct td_strv ids = {0};
 	size_t n = 0;
 	if (p)
-		running(a, p, &ids);
+		td_kubelet_running(a, p, &ids);
 	for (size_t i = 0; i < ids.n; i++)
 		n += td_oci_pids(a->oci, ids.v[i], v + n, max - n);
 	return n;

@@ -135,23 +135,31 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		return x;
 	}
 
+	td_auto_close int program = e->program > 0 ? fcntl(e->program, F_DUPFD_CLOEXEC, 10) : -1;
+	if (e->program > 0 && program < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "exec in container %s", id);
+	if (program >= 0) { // descriptor 3 there
+		td_strv_add(&a, "--preserve-fds");
+		td_strv_add(&a, "1");
+	}
+
 	td_strv_add(&a, id);
 	// Not PID 1, so it becomes the command, with a shell's exit codes for "not found" and "not
 	// executable".
 	td_strv_add(&a, "/.init");
 	for (const char *const *v = e->args; *v; v++)
-		td_strv_add(&a, *v);
+		td_strv_add(&a, program >= 0 && v == e->args ? "/proc/self/fd/3" : *v);
 
 	int status = 0;
 	if (in_r >= 0)
 		in_r = td_oci_high_fd(in_r);
 	// So that what runs may open its /dev/stdout, whatever its user namespace.
-	const int fds[] = {in_r, out_w, err_w};
+	const int fds[] = {in_r, out_w, err_w, program};
 	uint32_t root = td_users_root_of(st.pid);
-	for (size_t i = 0; i < TD_LEN(fds) && root; i++)
+	for (size_t i = 0; i < 3 && root; i++)
 		if (fds[i] >= 0 && fchown(fds[i], root, root) < 0)
 			return td_fail_errno(err, TD_INTERNAL, errno, "exec in container %s", id);
-	if ((x = td_oci_spawn_wait(a.v, fds, 3, EXEC_MS, NULL, &status, err)))
+	if ((x = td_oci_spawn_wait(a.v, fds, program >= 0 ? 4 : 3, EXEC_MS, NULL, &status, err)))
 		return td_wrap(err, "exec in container %s", id);
 
 	if (status) {

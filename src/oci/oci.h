@@ -207,6 +207,7 @@ struct td_oci_exec {
 	const char *const *env; // added to the container's environment
 	bool tty, stdin_open;
 	int rows, cols;
+	int program; // above 0: an open static program, which runs as args[0] though the container has no such file
 };
 struct td_oci_proc;
 int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, struct td_oci_proc **ret,

@@ -14,6 +14,7 @@ static const char *const marks[] = {
 	[TD_SAID_HANGS] = "tandem: hangs on ",
 	[TD_SAID_SLOW] = "tandem: straggler: ",
 	[TD_SAID_AGAIN] = "tandem: began again: ",
+	[TD_SAID_FAULT] = "tandem: fault on ",
 };
 
 // Where the sentence ends that begins at s.
@@ -51,6 +52,8 @@ bool td_pool_said(const char *admin_comment, enum td_pool_said_what what, struct
 	const char *s = admin_comment ? strstr(admin_comment, marks[what]) : NULL;
 	if (!s)
 		return false;
+	for (const char *next = s; what == TD_SAID_FAULT && (next = strstr(next + 1, marks[what]));)
+		s = next;
 	struct td_pool_said r = {.rank = -1, .gpu = -1};
 	char text[2 * TD_SAID_WORDS];
 	const char *from = s + strlen(marks[what]);

@@ -2,16 +2,17 @@
 // again. Others write there, too ("tandem-use:…", notes of people), so each is a sentence of its own:
 //   tandem: hangs on n1: no output for 1800 s; stacks: tandem-hang-7-n1.txt; seen 2026-11-27T17:30:00Z
 //   tandem: straggler: rank 2 on n1 (gpu3) computes 3.1 times as long as the others (…); seen 2026-11-27T17:30:00Z
+//   tandem: fault on n1: gpu3: XID 79; seen 2026-11-27T17:30:00Z      the last one of several counts
 //   tandem: began again: n1: gpu3: XID 79; seen 2026-11-27T17:30:00Z
-// A sentence ends where the next " tandem:" or " tandem-" begins. `tandem-standin watch` writes the first two, the bridge
-// the last one; only an operator of Slurm may. Pure, as pool.h.
+// A sentence ends where the next " tandem:" or " tandem-" begins. `tandem-standin watch` writes all but, the last one, which
+// the bridge does; only an operator of Slurm may. Pure, as pool.h.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { TD_SAID_WORDS = 640, TD_SAID_NODE = 64, TD_SAID_COMMENT = 4096 };
-enum td_pool_said_what { TD_SAID_HANGS, TD_SAID_SLOW, TD_SAID_AGAIN };
+enum td_pool_said_what { TD_SAID_HANGS, TD_SAID_SLOW, TD_SAID_AGAIN, TD_SAID_FAULT };
 
 struct td_pool_said {
 	char words[TD_SAID_WORDS];  // without the mark, the stacks and the time: "no output for 1800 s"

@@ -338,6 +338,9 @@ int td_standin_watch(int argc, char **argv)
 			const char *ended = strstr(why, "ended=");
 			if (ended)
 				td_standin_note_all(path, node, ended + strlen("ended="));
+			const char *faults = strstr(why, "faults=");
+			if (faults)
+				td_standin_faulted(node, faults + strlen("faults="));
 			if (watched)
 				look(path, node);
 			if (paces && sscanf(paces, "pace=%lld", &pace_ms) == 1 &&

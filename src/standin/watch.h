@@ -60,6 +60,15 @@ bool td_standin_run_read(const char *text, long long job, long long start, struc
 // now: real time, in seconds.
 bool td_standin_run_over(const struct standin_run *r, long long now);
 
+// faulted.c. "JOB:text,…", with '_' for ' ': keeps in the jobs' admin comments which fault of this node they met, also of those
+// that have ended.
+void td_standin_faulted(const char *node, const char *list);
+// The comment with that sentence (src/pool/said.h). False: it has it, or has no room for it. when: as in a sentence.
+struct standin_fault {
+	const char *node, *words, *when;
+};
+bool td_standin_faulted_text(const char *was, const struct standin_fault *f, char *out, size_t n);
+
 // again.c. Queues a job again of which a rank is slow on that node. False: it goes on, because that was done too often.
 bool td_standin_again(const char *id, const char *node);
 

@@ -34,9 +34,10 @@
 //   hangs node=<slurm node> devices=-  by `watch` (watch.h), every few seconds
 //     -> ok           no policy about jobs that hang
 //     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…] [ended=<job:start:busy s:idle s>,…]
+//              [faults=<job:text, '_' for ' '>,…]
 //        look so often, and say of each job as below (every: progress, pace: pace); queue these jobs again that
 //        run here and were queued again so often before; ended: native jobs whose devices idled, for their
-//        admin comments
+//        admin comments; faults: native jobs that met a fault of the node, for the same
 //   progress job=<id> node=<slurm node> [partition=] [qos=] devices=- cpu=<ms> output=<n> beat=<n>  (-1: not known)
 //            [nodes=<n> | others=<percent>]
 //     nodes: the job has so many, and the others were not asked yet. others: they were; the figures are of all of them,

@@ -1,6 +1,6 @@
 // The gate beside a real kubelet: what its cgroups say, when a pod is done with its devices, and
 // what a table says after a reboot.
-// rows: A7.4 F2.1
+// rows: A7.4 F2.1 B3.7
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "gate/agent.h"
 #include "gate/busy.h"
 #include "gate/table.h"
 #include "gate/test/holders.h"
@@ -327,6 +328,34 @@ static void test_pods_of_a_cgroup(void **state)
 	}
 }
 
+static struct td_object *pod_of(const char *uid, const char *more, const char *spec)
+{
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\":{\"namespace\":\"ml\",\"name\":\"p\",\"resourceVersion\":\"1\","
+			    "\"uid\":\"%s\"%s},\"spec\":{%s}}",
+			    uid, more, spec);
+	struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	return td_object_new(j);
+}
+
+// Who ends a test of the idle node.
+static void test_who_comes(void **state)
+{
+	static const char here[] = "\"nodeName\":\"n1\"";
+	td_auto(td_object_unref) struct td_object *waits = pod_of("u1", "", ""), *bound = pod_of("u1", "", here),
+						  *next = pod_of("u2", "", here);
+	td_auto(td_object_unref) struct td_object *daemon =
+		pod_of("u3", ",\"ownerReferences\":[{\"kind\":\"DaemonSet\"}]", here);
+	td_auto(td_object_unref) struct td_object *mirror =
+		pod_of("u4", ",\"annotations\":{\"kubernetes.io/config.mirror\":\"x\"}", here);
+	assert_true(td_gate_agent_comes(NULL, bound) && td_gate_agent_comes(waits, bound) &&
+		    td_gate_agent_comes(bound, next));
+	assert_false(td_gate_agent_comes(NULL, waits) || td_gate_agent_comes(bound, bound) ||
+		     td_gate_agent_comes(bound, NULL));
+	assert_false(td_gate_agent_comes(NULL, daemon) || td_gate_agent_comes(NULL, mirror));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -340,6 +369,7 @@ int main(void)
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test_setup_teardown(test_boots, setup, teardown),
 		cmocka_unit_test(test_tell),
+		cmocka_unit_test(test_who_comes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,11 +151,26 @@ static void a_fault_of_a_link_was_met_by_all_jobs_of_the_node(void **state)
 	all = (struct td_met){0};
 }
 
+static void native_jobs_keep_what_they_met(void **state)
+{
+	(void)state;
+	td_auto_free char *a = td_met_jobs(
+		"[{\"check\":\"xid\",\"message\":\"gpu3: XID 79, a=b, met by job "
+		"7\",\"met\":{\"job\":7,\"live\":true,\"user\":\"1000\"}},"
+		"{\"message\":\"port x is down, met by jobs 8, 9\",\"met\":{\"job\":8,\"jobs\":[8,9]}},"
+		"{\"message\":\"of a pod\",\"met\":{\"job\":5,\"podUid\":\"u\"}},{\"message\":\"nobody's\"}]");
+	assert_string_equal(a, "7:gpu3:_XID_79;_a_b,8:port_x_is_down,9:port_x_is_down");
+	assert_null(td_met_jobs(NULL));
+	assert_null(td_met_jobs("no json"));
+	assert_null(td_met_jobs("[]"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_stays_while_the_fault_does),
 		cmocka_unit_test(a_pod_is_named_when_it_is_the_jobs),
+		cmocka_unit_test(native_jobs_keep_what_they_met),
 		cmocka_unit_test(a_fault_of_a_link_was_met_by_all_jobs_of_the_node),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "gate/cgroups.h"
 #include "gate/podbeats.h"
+#include "gate/podframes.h"
 #include "gate/podstacks.h"
 
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,12 +184,55 @@ static void test_what_processes_do(void **state)
 		put(t[i].dir, "comm", t[i].comm, false);
 		put(t[i].dir, "wchan", t[i].wchan, false);
 	}
+	put("7/task/8", "syscall", "running\n", false);
 	td_podstacks_words(root, (pid_t[]){9, 7, 10, 11}, 4, text, sizeof(text));
 	assert_string_equal(text, "py S futex_do_wait (2 threads), a__b R");
+	td_auto_free char *call = td_asprintf("%d 0x3 0x0\n", SYS_read), *fds = td_asprintf("%s/7/task/8/fd", root),
+			  *fd = td_asprintf("%s/3", fds);
+	put("7/task/8", "syscall", call, false);
+	assert_int_equal(mkdir(fds, 0700), 0);
+	assert_int_equal(symlink("pipe:[4711]", fd), 0);
+	td_podstacks_words(root, (pid_t[]){7}, 1, text, sizeof(text));
+	assert_non_null(strstr(text, "py S futex_do_wait in read of pipe"));
+	assert_int_equal(unlink(fd), 0);
+	assert_int_equal(symlink("/home/b/secret", fd), 0);
+	td_podstacks_words(root, (pid_t[]){7}, 1, text, sizeof(text));
+	assert_non_null(strstr(text, " in read of file"));
+	put("7/task/8", "syscall", "running\n", false);
 	td_podstacks_words(root, (pid_t[]){9, 7}, 2, little, sizeof(little));
 	assert_string_equal(little, ""); // no part of a word
 	td_podstacks_words(root, NULL, 0, text, sizeof(text));
 	assert_string_equal(text, "");
+}
+
+// What py-spy says of a process; its names are its user's.
+static void test_functions(void **state)
+{
+	static const char json[] =
+		"[{\"thread_name\":\"w1\",\"frames\":[{\"name\":\"work\",\"short_filename\":\"t.py\",\"line\":4}]},"
+		"{\"thread_name\":\"w2\",\"frames\":[{\"name\":\"work\",\"short_filename\":\"t.py\",\"line\":4}]},"
+		"{\"thread_name\":\"Main\\nThread\",\"frames\":[{\"name\":\"join; x\",\"short_filename\":\"a "
+		"b.py\",\"line\":9},"
+		"{\"name\":\"<module>\",\"short_filename\":\"t.py\",\"line\":12}]},{\"thread_name\":\"none\","
+		"\"frames\":[]},7]";
+	char text[TD_PODFRAMES_TEXT], little[60];
+	td_podframes_words(json, strlen(json), text, sizeof(text));
+	assert_string_equal(text,
+			    "Main_Thread: join__x (a_b.py:9) < <module> (t.py:12); w1: work (t.py:4) (2 threads)");
+	td_podframes_words(json, strlen(json), little, sizeof(little));
+	assert_string_equal(little, "Main_Thread: join__x (a_b.py:9) < <module> (t.py:12)"); // no part of one
+	static const char *const none[] = {"", "no json", "{}", "[]", "[{\"frames\":7}]"};
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		td_podframes_words(none[i], strlen(none[i]), text, sizeof(text));
+		assert_string_equal(text, "");
+	}
+	put("20", "maps", "1-2 r-xp 0 00:00 1 /usr/lib/libpython3.11.so.1.0\n", false);
+	put("20", "status", "Name:\tx\nNSpid:\t20\t7\nThreads:\t1\n", false);
+	put("21", "maps", "1-2 r-xp 0 00:00 1 /usr/bin/cat\n", false);
+	put("21", "status", "Name:\tx\n", false);
+	assert_true(td_podframes_python(root, 20) && !td_podframes_python(root, 21) && !td_podframes_python(root, 22));
+	assert_int_equal(td_podframes_inner(root, 20), 7);
+	assert_int_equal(td_podframes_inner(root, 21), 0);
 }
 
 static size_t these(void *ctx, pid_t *v, size_t max)
@@ -257,6 +302,7 @@ int main(void)
 					   IN_DIR(test_who_writes_too_much_is_not_known),
 					   IN_DIR(test_no_link_is_followed),
 					   IN_DIR(test_what_processes_do),
+					   IN_DIR(test_functions),
 					   cmocka_unit_test(test_who_is_told),
 					   IN_DIR(test_processes_of_a_pod)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,13 @@ static void each_sentence_is_read_among_what_others_write(void **state)
 	assert_string_equal(s.words,
 			    "rank 12 on gpu-n1 (gpu3) computes 3.1 times as long as the others (step 9: 1.49 s, median "
 			    "of 8 ranks 0.482 s)");
+	assert_true(td_pool_said(
+		"tandem: fault on n1: eno1: down; seen 2025-11-27T17:00:00Z tandem: fault on n2: gpu3: XID 79; "
+		"seen 2025-11-27T17:30:00Z tandem-use:1:2:3",
+		TD_SAID_FAULT, &s));
+	assert_string_equal(s.node, "n2");
+	assert_string_equal(s.words, "gpu3: XID 79");
+	assert_int_equal(s.seen_s, AT);
 	// What an older program wrote has no time.
 	assert_true(td_pool_said("tandem: hangs on n1: no heartbeat for 3 s", TD_SAID_HANGS, &s));
 	assert_int_equal(s.seen_s, 0);

@@ -1,4 +1,4 @@
-// rows: A14.10
+// rows: A14.10 B6.1
 // What slurmdbd says of a job's runs, before its admin comment is written.
 #include "standin/watch.h"
 
@@ -23,7 +23,25 @@ bool td_standin_others_used(const struct standin_other *v, int n, int64_t end, s
 	return false;
 }
 
+int td_standin_job_text(const char *job, const char *field, int64_t deadline_ms, struct standin_text out, char *why,
+			size_t n_why)
+{
+	return -1;
+}
+
 static struct standin_run run;
+
+static void the_fault_of_a_node(void **state)
+{
+	char out[200], little[40];
+	const struct standin_fault f = {"n1", "gpu3: XID 79", "2025-11-27T17:30:00Z"};
+	assert_true(td_standin_faulted_text("", &f, out, sizeof(out)));
+	assert_string_equal(out, "tandem: fault on n1: gpu3: XID 79; seen 2025-11-27T17:30:00Z");
+	assert_true(td_standin_faulted_text("ours tandem-use:1:2:3 ", &f, out, sizeof(out)));
+	assert_string_equal(out, "ours tandem-use:1:2:3 tandem: fault on n1: gpu3: XID 79; seen 2025-11-27T17:30:00Z");
+	assert_false(td_standin_faulted_text(out, &f, little, sizeof(little))); // it stands there
+	assert_false(td_standin_faulted_text("", &f, little, sizeof(little)));  // no room
+}
 
 static void one_run(void **state)
 {
@@ -82,6 +100,7 @@ static void over(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_run), cmocka_unit_test(others), cmocka_unit_test(over)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(the_fault_of_a_node), cmocka_unit_test(one_run),
+					   cmocka_unit_test(others), cmocka_unit_test(over)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

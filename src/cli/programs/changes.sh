@@ -1,0 +1,15 @@
+#!/bin/sh
+# What `tandem history --slurm` runs in slurmctld's pod: who changed somebody else's job (scontrol update, hold, release) from $1
+# to $2 (epoch seconds), as job_submit.lua has written it: lines of TIME|UID|WHAT|ON|MORE, with the names of people.
+set -eu
+from=$1 to=$2 at=/var/lib/slurm/slurmctld/tandem-changes
+name_of() { getent passwd "$1" | cut -d: -f1 | grep . || echo "uid $1"; }
+for file in "$at.old" "$at"; do
+	[ ! -e "$file" ] || cat "$file"
+done | while IFS='|' read -r time uid what on more; do
+	case $time$uid in '' | *[!0-9]*) continue ;; esac
+	if [ "$time" -ge "$from" ] && [ "$time" -le "$to" ]; then
+		user=${more#of uid }
+		echo "$time|$(name_of "$uid")|$what|$on|of user $(name_of "${user%%:*}"):${user#*:}"
+	fi
+done
