@@ -206,7 +206,7 @@ def test_a_machine_is_made_for_jobs_that_wait_and_goes_when_it_is_idle(cloud):
     first = submit()
     wait_for("a machine is asked for", lambda: len(asked()) == 1)
     assert asked()[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "200Mi", "nvidia.com/gpu": "8"}
-    assert "NodeSet pool shall have 1 nodes" in pool.cmd("why", first).stdout
+    assert "NodeSet pool shall have 1 node " in pool.cmd("why", first).stdout
     pool.kubectl("label", "node", "n0", "cloud=yes")
     wait_for("it runs", lambda: where(first) == "n0")
     submit("-H")

@@ -295,9 +295,10 @@ void td_growth_words(struct td_bridge *b, const struct td_slurm_nodes *all, cons
 		bool its = false;
 		for (size_t k = 0; k < all->n && !its; k++)
 			its = may[k] && td_bridge_lists(all->v[k].features, mark);
+		long long nodes = td_jint(x, "nodes", 0);
 		if (its)
-			td_buf_printf(t, " Machines are asked for: NodeSet %s shall have %lld nodes for who waits for room.",
-				      td_jstr_or(x, "nodeSet", ""), td_jint(x, "nodes", 0));
+			td_buf_printf(t, " Machines are asked for: NodeSet %s shall have %lld node%s for who waits for room.",
+				      td_jstr_or(x, "nodeSet", ""), nodes, nodes == 1 ? "" : "s");
 	}
 }
 

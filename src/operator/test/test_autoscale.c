@@ -41,6 +41,23 @@ static void a_pod_of_the_shape_of_a_node(void **state)
 			    "1m"); // no shape is known
 }
 
+static void before_the_first_node_the_pod_has_the_size_that_is_said(void **state)
+{
+	td_auto(td_object_unref) struct td_object *sc = td_object_new(Y(
+		"metadata: {name: main, namespace: slurm, uid: c1}\nspec: {devices: [{resource: nvidia.com/gpu}]}\n"));
+	td_auto(td_object_unref) struct td_object *set = td_object_new(Y(
+		"metadata: {name: cloud, namespace: slurm, uid: s1}\nspec: {clusterName: main, nodeSelector: {pool: gpu}, "
+		"autoscale: {min: 0, max: 4, node: {cpus: 60, memory: 900Gi, gres: \"gpu:h100:6,gpu:a100:2\"}}}\n"));
+	struct td_op op = {.image = "tandem:1"};
+	const struct td_op_pass p = {.op = &op, .sc = sc, .ns = "slurm", .cluster = "main"};
+	const struct td_op_rows none = {0};
+	td_auto(td_json_unref) struct td_json *pod = td_op_wanted_pod(&p, set, &none, 0);
+	const yyjson_val *r = td_jget(td_json_root(pod), "spec.containers.[0].resources");
+	assert_string_equal(td_jkey_str(td_jget(r, "requests"), "cpu"), "60");
+	assert_string_equal(td_jkey_str(td_jget(r, "requests"), "memory"), "921600Mi");
+	assert_string_equal(td_jkey_str(td_jget(r, "limits"), "nvidia.com/gpu"), "8");
+}
+
 static void what_cannot_be_beside_it(void **state)
 {
 	static const struct {
@@ -54,6 +71,8 @@ static void what_cannot_be_beside_it(void **state)
 		 "spec.autoscale: cannot be beside spec.onDemand"},
 		{"nodeSelector: {a: b}, autoscale: {min: 5, max: 4}",
 		 "spec.autoscale.max: 4 is less than min, which is 5"},
+		{"nodeSelector: {a: b}, autoscale: {min: 0, max: 4}", "spec.autoscale.min: 0 needs spec.autoscale.node"},
+		{"nodeSelector: {a: b}, autoscale: {min: 0, max: 4, node: {cpus: 2, memory: 2Gi}}", NULL},
 		{"autoscale: {max: 4}", "spec.autoscale: needs spec.nodeSelector"},
 	};
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
@@ -112,6 +131,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_pod_of_the_shape_of_a_node),
+		cmocka_unit_test(before_the_first_node_the_pod_has_the_size_that_is_said),
 		cmocka_unit_test(what_cannot_be_beside_it),
 		cmocka_unit_test(a_machine_that_is_taken_away),
 		cmocka_unit_test(what_is_wanted_of_it),
