@@ -241,7 +241,8 @@ static struct td_grow_node *read_nodes(struct grow_look *k)
 			if (!k->in[i * TD_GROW_SETS + s])
 				continue;
 			struct td_grow_room r = room_of(k, n, false), *is = &k->sets[s].shape;
-			bool none = td_slurm_is_to_come(n->features); // what it is said to have counts while there is none
+			bool none =
+				td_slurm_is_to_come(n->features); // what it is said to have counts while there is none
 			k->known[s] += !leaves && !none;
 			if (none ? !is->cpus : k->told[s] || r.cpus > is->cpus) { // where they differ, the largest
 				*is = r;
@@ -297,8 +298,9 @@ void td_growth_words(struct td_bridge *b, const struct td_slurm_nodes *all, cons
 			its = may[k] && td_bridge_lists(all->v[k].features, mark);
 		long long nodes = td_jint(x, "nodes", 0);
 		if (its)
-			td_buf_printf(t, " Machines are asked for: NodeSet %s shall have %lld node%s for who waits for room.",
-				      td_jstr_or(x, "nodeSet", ""), nodes, nodes == 1 ? "" : "s");
+			td_buf_printf(
+				t, " Machines are asked for: NodeSet %s shall have %lld node%s for who waits for room.",
+				td_jstr_or(x, "nodeSet", ""), nodes, nodes == 1 ? "" : "s");
 	}
 }
 

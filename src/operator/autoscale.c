@@ -46,6 +46,18 @@ bool td_op_doomed(const yyjson_val *node)
 	return false;
 }
 
+bool td_op_node_is_there(const struct td_object *node)
+{
+	yyjson_val *x;
+	size_t i, n;
+	if (!td_object_deleting(node))
+		return true;
+	yyjson_arr_foreach (td_jget(node->root, "metadata.finalizers"), i, n, x)
+		if (!td_streq(yyjson_get_str(x), "foregroundDeletion") && !td_streq(yyjson_get_str(x), "orphan"))
+			return true;
+	return false;
+}
+
 void td_op_autoscale_decide(const struct td_op_pass *p, const struct td_object *set, struct td_pool_member *v, size_t n,
 			    struct td_pool_policy *policy, struct td_op_scale *ret)
 {

@@ -28,7 +28,7 @@ struct facts {
 	struct td_op_places places;
 	struct td_strv placed; // the nodes that are there, sorted
 	struct td_slurm_fabric_table fabric;
-	struct td_strv planes; // what is wrong with nodes' planes
+	struct td_strv planes;  // what is wrong with nodes' planes
 	struct td_strv to_come; // lines of machines that may be made
 	size_t may_come;
 };
