@@ -8,12 +8,16 @@ import pytest
 from harness import ROOT, wait_for
 
 
+def program(name):
+    r = subprocess.run([ROOT / "tools/kube-assets", "--check", name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    if r.returncode:
+        pytest.skip(f"{name} is {r.stderr.strip()}")
+    return pathlib.Path(r.stdout.strip().splitlines()[-1]) / name
+
+
 @pytest.fixture(scope="module")
 def kstatus():
-    r = subprocess.run([ROOT / "tools/kube-assets", "--check", "kstatus"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-    if r.returncode:
-        pytest.skip(f"kstatus is {r.stderr.strip()}")
-    path = pathlib.Path(r.stdout.strip().splitlines()[-1]) / "kstatus"
+    path = program("kstatus")
 
     def ask(*objects):
         """What it says of each: (status, message)."""
@@ -100,3 +104,49 @@ def test_what_git_says_stays(pool):
         pool.kubectl("delete", "healthpolicy", "gitkept", "--ignore-not-found")
         pool.kubectl("delete", "tenant", "gitkept", "--ignore-not-found", "--timeout=120s")
         pool.kubectl("delete", "namespace", "gitkept", "--ignore-not-found", "--wait=false")
+
+
+@pytest.mark.hand
+@pytest.mark.feature("A16.3")
+def test_fluxs_engine_applies_waits_and_prunes(pool, tmp_path):
+    """The engine of Flux's kustomize-controller (fluxcd/pkg/ssa), as that drives it. A change in the file is Slurm's when it says "ready"; the same file is
+    "unchanged", by its own look for drift; what the file has no more goes, and is waited for."""
+    engine = program("flux-apply")
+    cluster = {"namespace": "slurm", "name": "main"}
+    bare = lambda o: {"apiVersion": o["apiVersion"], "kind": o["kind"], "metadata": {k: o["metadata"][k] for k in ("name", "namespace")}, "spec": o["spec"]}  # noqa: E731
+    main, nodes = bare(pool.get("slurmcluster", "main", "-n", "slurm")), bare(pool.get("nodeset", "pool", "-n", "slurm"))
+    own = [made("Tenant", "fluxed", {"cluster": cluster, "weight": 3}), made("Tenant", "fluxed-child", {"cluster": cluster, "parent": "fluxed"}),
+           made("NodeSet", "fluxed", {"clusterName": "main", "replicas": 0, "nodeSelector": {"no": "such"}}, namespace="slurm")]
+    before = main["spec"].get("config", {}).get("slurmConf", {}).get("KillWait", "30")
+
+    def file(name, *objects):
+        (tmp_path / name).write_text("---\n".join(json.dumps(o) + "\n" for o in objects))
+        return str(tmp_path / name)
+
+    def apply(*files):
+        r = pool.run(engine, pool.env["KUBECONFIG"], "180", *files, timeout=400, check=False)
+        print(r.stdout)
+        return r.returncode, r.stdout.splitlines()
+    changed = json.loads(json.dumps(main))
+    changed["spec"].setdefault("config", {}).setdefault("slurmConf", {})["KillWait"] = "31"
+    try:
+        code, said = apply(file("first", main, nodes, *own))
+        assert code == 0 and {"created Tenant/fluxed", "created Tenant/fluxed-child", "created NodeSet/slurm/fluxed"} <= set(said), said
+        code, said = apply(str(tmp_path / "first"))
+        assert code == 0 and all(line.startswith("unchanged ") for line in said[:-1]), said
+        code, said = apply(file("second", changed, nodes, *own))
+        assert code == 0 and "configured SlurmCluster/slurm/main" in said, said
+        assert "KillWait                = 31" in pool.shell("scontrol", "show", "config")
+        code, said = apply(file("third", changed, nodes), str(tmp_path / "second"))
+        assert code == 0 and {"deleted Tenant/fluxed", "deleted Tenant/fluxed-child", "deleted NodeSet/slurm/fluxed"} <= set(said), said
+        assert not [t for t in pool.items("tenants") if t["metadata"]["name"].startswith("fluxed")]
+        # What a person changed by hand is put back, and Slurm has it.
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec": {"config": {"slurmConf": {"KillWait": "45"}}}}')
+        code, said = apply(str(tmp_path / "third"))
+        assert code == 0 and "configured SlurmCluster/slurm/main" in said, said
+        assert "KillWait                = 31" in pool.shell("scontrol", "show", "config")
+    finally:
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"config": {"slurmConf": {"KillWait": before if before != "30" else None}}}}))
+        pool.kubectl("delete", "nodeset", "fluxed", "-n", "slurm", "--ignore-not-found")
+        pool.kubectl("delete", "tenant", "fluxed-child", "fluxed", "--ignore-not-found", "--timeout=120s")
+        pool.kubectl("delete", "namespace", "fluxed", "fluxed-child", "--ignore-not-found", "--wait=false")

@@ -178,13 +178,12 @@ def test_a_node_on_demand_comes_for_a_job_and_goes_when_it_is_idle(burst):
 
 @pytest.fixture
 def cloud(own_pool):
-    """n0 is of the NodeSet, and n1 no machine yet: it gets the labels when one is made. Afterwards it is as before."""
+    """No machine is there: n0 and n1 get the labels when one is made. Afterwards the pool is as before."""
     pool = own_pool
     wait_for("both are idle", lambda: settled(pool))
-    pool.kubectl("label", "node", "n0", "cloud=yes")
     try:
-        patch(pool, {"nodeSelector": {"cloud": "yes"}, "autoscale": {"min": 1, "max": 2, "idleTime": "1s"}})
-        wait_for("one node", lambda: sinfo(pool) == {"n0": "idle"} and slurmds(pool, "pool") == ["n0"])
+        patch(pool, {"nodeSelector": {"cloud": "yes"}, "autoscale": {"min": 0, "max": 2, "idleTime": "1s", "node": {"cpus": 2, "memory": "200Mi", "gres": "gpu:8"}}})
+        wait_for("no machine is there, and two may be made", lambda: slurmds(pool, "pool") == [] and sorted(sinfo(pool)) == ["pool-to-come-1", "pool-to-come-2"])
         yield pool
     finally:
         pool.shell("scancel", "-u", "root")
@@ -195,13 +194,20 @@ def cloud(own_pool):
 
 @pytest.mark.feature("A4.5", "A4.8")
 def test_a_machine_is_made_for_jobs_that_wait_and_goes_when_it_is_idle(cloud):
-    """The test is the cluster autoscaler: it makes a machine for a pod that no node has room for, and takes one away that has no pod."""
+    """The test is the cluster autoscaler: it makes a machine for a pod that no node has room for, and takes one away that has no pod. The first jobs come
+    when there is none, and wait for what the NodeSet says of a machine."""
     pool = cloud
     asked = lambda: [p for p in pool.items("pods", *NS, "-l", "app.kubernetes.io/name=wanted-node") if "deletionTimestamp" not in p["metadata"]]  # noqa: E731
     growing = lambda: next((c["reason"] for c in pool.get(*SET)["status"]["conditions"] if c["type"] == "Growing"), None)  # noqa: E731
     submit = lambda *a: pool.shell("sbatch", "--parsable", "--mem=100M", "--gres=gpu:8", *a, "--wrap", "sleep 1000").strip()  # noqa: E731
     where = lambda ident: pool.shell("squeue", "-h", "-j", ident, "-t", "R", "-o", "%N").strip()  # noqa: E731
+    refused = pool.cmd("shell", "--", "sbatch", "--gres=gpu:9", "--wrap", "true", check=False)
+    assert refused.returncode != 0 and "node" in refused.stderr  # no machine of this kind could have it
     first = submit()
+    wait_for("a machine is asked for", lambda: len(asked()) == 1)
+    assert asked()[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "200Mi", "nvidia.com/gpu": "8"}
+    assert "NodeSet pool shall have 1 node " in pool.cmd("why", first).stdout
+    pool.kubectl("label", "node", "n0", "cloud=yes")
     wait_for("it runs", lambda: where(first) == "n0")
     submit("-H")
     submit("-d", f"afterok:{first}")
@@ -214,5 +220,7 @@ def test_a_machine_is_made_for_jobs_that_wait_and_goes_when_it_is_idle(cloud):
     wait_for("it runs there", lambda: where(second) == "n1")
     wait_for("no more are asked for", lambda: asked() == [] and growing() == "Enough")
     pool.shell("scancel", "-u", "root")
-    wait_for("one node is left", lambda: len(slurmds(pool, "pool")) == 1 and len(sinfo(pool)) == 1)
+    wait_for("none is left", lambda: slurmds(pool, "pool") == [] and set(sinfo(pool)) == {"pool-to-come-1", "pool-to-come-2"})
     assert asked() == []
+    # What Kubernetes and its people see of machines that are not there: nothing.
+    assert pool.get("slurmcluster", "main", *NS)["status"]["nodes"]["total"] == 0

@@ -1,5 +1,6 @@
 // On which nodes a job that waits may run (allowed.h).
 #include "bridge/allowed.h"
+#include "bridge/grow.h"
 #include "bridge/scheduler/waits.h"
 #include "bridge/scheduler/want.h"
 
@@ -99,4 +100,5 @@ void td_allowed_say(struct td_bridge *b, const struct td_slurm_job *j, struct td
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "allowedNodes", nodes);
 	if (words)
 		td_buf_printf(t, " %s", words);
+	td_growth_words(b, all, may, t);
 }

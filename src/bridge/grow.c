@@ -10,6 +10,7 @@
 #include "pool/allowed.h"
 #include "pool/grow.h"
 #include "slurm/conf.h"
+#include "slurm/tocome.h"
 #include "slurm/view.h"
 
 #include <stdio.h>
@@ -35,6 +36,7 @@ struct grow_look {
 	struct td_grow_set sets[TD_GROW_SETS];
 	long long most[TD_GROW_SETS];  // nodes that it may have
 	long long known[TD_GROW_SETS]; // nodes of the set that Slurm has and keeps
+	bool told[TD_GROW_SETS];       // its shape is what the NodeSet says of its machines
 	size_t n_sets;
 };
 
@@ -238,10 +240,14 @@ static struct td_grow_node *read_nodes(struct grow_look *k)
 		for (size_t s = 0; s < k->n_sets; s++) {
 			if (!k->in[i * TD_GROW_SETS + s])
 				continue;
-			struct td_grow_room r = room_of(k, n, false);
-			k->known[s] += !leaves;
-			if (r.cpus > k->sets[s].shape.cpus) // where they differ, the largest
-				k->sets[s].shape = r;
+			struct td_grow_room r = room_of(k, n, false), *is = &k->sets[s].shape;
+			bool none =
+				td_slurm_is_to_come(n->features); // what it is said to have counts while there is none
+			k->known[s] += !leaves && !none;
+			if (none ? !is->cpus : k->told[s] || r.cpus > is->cpus) { // where they differ, the largest
+				*is = r;
+				k->told[s] = none;
+			}
 		}
 	}
 	return v;
@@ -278,6 +284,24 @@ static yyjson_mut_doc *words(const struct grow_look *k, const struct td_object *
 			   x->user ? x->user : "?");
 	}
 	return d;
+}
+
+void td_growth_words(struct td_bridge *b, const struct td_slurm_nodes *all, const bool *may, struct td_buf *t)
+{
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc ? sc->root : NULL, "status.wanted"), i, n, x) {
+		td_auto_free char *mark = td_slurm_set_feature(td_jstr_or(x, "nodeSet", ""));
+		bool its = false;
+		for (size_t k = 0; k < all->n && !its; k++)
+			its = may[k] && td_bridge_lists(all->v[k].features, mark);
+		long long nodes = td_jint(x, "nodes", 0);
+		if (its)
+			td_buf_printf(
+				t, " Machines are asked for: NodeSet %s shall have %lld node%s for who waits for room.",
+				td_jstr_or(x, "nodeSet", ""), nodes, nodes == 1 ? "" : "s");
+	}
 }
 
 void td_growth_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_policies_facts *f, int64_t *next_ms)

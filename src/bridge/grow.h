@@ -17,6 +17,9 @@ struct td_policies_facts;
 bool td_growth_on(struct td_bridge *b);
 // *next_ms: mono, not before; 0 at first.
 void td_growth_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td_policies_facts *f, int64_t *next_ms);
+// ---- for `tandem why` ----
+// Adds which NodeSets grow, of those on whose nodes a job that waits may run (may, of the nodes).
+void td_growth_words(struct td_bridge *b, const struct td_slurm_nodes *all, const bool *may, struct td_buf *t);
 // ---- for tests ----
 struct td_grow_job;
 // What a job asks for, in the terms of pool/grow.h, its kinds of GRES by their numbers in `kinds`, which grows. False: it is

@@ -8,6 +8,7 @@
 #include "kube/service.h"
 #include "metrics/metrics.h"
 #include "slurm/hostlist.h"
+#include "slurm/tocome.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -317,6 +318,8 @@ static void collect_nodes(struct td_bridge *b)
 
 	for (size_t i = 0; i < snap->nodes.n; i++) {
 		const struct td_slurm_node *x = &snap->nodes.v[i];
+		if (td_slurm_is_to_come(x->features))
+			continue;
 		bool usable = td_slurm_node_usable(x->states);
 		td_metric_add(m.nodes, 1, TD_LABELS(td_slurm_node_words(x->states)));
 		amount(m.cpus, x->cpus, x->alloc_cpus, usable, 1);

@@ -3,6 +3,7 @@
 #include "operator/nodeset.h"
 
 #include "pool/grow.h"
+#include "slurm/tocome.h"
 
 #include <string.h>
 
@@ -30,6 +31,7 @@ void td_op_autoscale_check(const yyjson_val *set, struct td_strv *problems)
 				     others[i][0], others[i][1]);
 	if (max < min)
 		td_strv_addf(problems, "spec.autoscale.max: %lld is less than min, which is %lld: raise it", max, min);
+	td_slurm_to_come_check(set, problems);
 	if (!yyjson_obj_size(td_jget(set, "spec.nodeSelector")))
 		td_strv_add(problems, "spec.autoscale: needs spec.nodeSelector, the labels that the autoscaler's new "
 				      "machines have: without it any machine would do");
@@ -40,6 +42,18 @@ bool td_op_doomed(const yyjson_val *node)
 	static const char *const keys[] = {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"};
 	for (size_t i = 0; i < TD_LEN(keys); i++)
 		if (td_jfind(td_jget(node, "spec.taints"), "key", keys[i]))
+			return true;
+	return false;
+}
+
+bool td_op_node_is_there(const struct td_object *node)
+{
+	yyjson_val *x;
+	size_t i, n;
+	if (!td_object_deleting(node))
+		return true;
+	yyjson_arr_foreach (td_jget(node->root, "metadata.finalizers"), i, n, x)
+		if (!td_streq(yyjson_get_str(x), "foregroundDeletion") && !td_streq(yyjson_get_str(x), "orphan"))
 			return true;
 	return false;
 }
@@ -65,26 +79,41 @@ void td_op_autoscale_decide(const struct td_op_pass *p, const struct td_object *
 				    .why = wanted ? td_jstr_or(wanted, "reason", "") : NULL};
 }
 
-// The shape of a new node: that of one that is there, as far as slurmd may have it, so that it fits beside all else there.
-static void shape(const struct td_op_pass *p, const struct td_op_rows *rows, yyjson_mut_doc *d,
+static void ask(const yyjson_val *sc, const char *resource, const struct td_op_share *s, yyjson_mut_doc *d,
+		yyjson_mut_val *resources)
+{
+	td_jm_strf(d, resources, "requests.cpu", "%lld", s->cpus);
+	td_jm_strf(d, resources, "requests.memory", "%lldMi", s->memory_mb);
+	// With claims of devices (DRA) the labels alone say which machines have them.
+	if (!s->gpus || td_op_dra(sc))
+		return;
+	td_auto_free char *gpus = td_asprintf("%lld", s->gpus);
+	static const char *const both[] = {"requests", "limits"}; // as an extended resource has to be
+	for (size_t i = 0; i < TD_LEN(both); i++)
+		td_jm_key_str(d, td_jm_obj(d, resources, both[i]), resource, gpus);
+}
+
+// The shape of a new node: that of one that is there, as far as slurmd may have it, so that it fits beside all else there;
+// else what the NodeSet says.
+static void shape(const struct td_op_pass *p, const yyjson_val *set, const struct td_op_rows *rows, yyjson_mut_doc *d,
 		  yyjson_mut_val *resources)
 {
 	const struct td_op_row *of = NULL;
 	for (size_t i = 0; i < rows->n; i++)
 		if (rows->v[i].want && rows->v[i].node && rows->v[i].share.cpus > (of ? of->share.cpus : 0))
 			of = &rows->v[i];
-	if (!of)
+	if (of) {
+		ask(p->sc->root, td_op_node_resource(p->sc->root, of->node->root), &of->share, d, resources);
 		return;
-	td_jm_strf(d, resources, "requests.cpu", "%lld", of->share.cpus);
-	td_jm_strf(d, resources, "requests.memory", "%lldMi", of->share.memory_mb);
-	// With claims of devices (DRA) the labels alone say which machines have them.
-	if (!of->share.gpus || td_op_dra(p->sc->root))
+	}
+	struct td_op_share said = {0};
+	struct td_op_found has = {0};
+	if (!td_slurm_to_come_size(set, &said.cpus, &said.memory_mb))
 		return;
-	const char *resource = td_op_node_resource(p->sc->root, of->node->root);
-	td_auto_free char *gpus = td_asprintf("%lld", of->share.gpus);
-	static const char *const both[] = {"requests", "limits"}; // as an extended resource has to be
-	for (size_t i = 0; i < TD_LEN(both); i++)
-		td_jm_key_str(d, td_jm_obj(d, resources, both[i]), resource, gpus);
+	const char *gres = td_jstr(set, "spec.autoscale.node.gres");
+	if (gres && !td_op_gres_read(gres, &has, NULL))
+		said.gpus = has.n;
+	ask(p->sc->root, td_op_node_resource(p->sc->root, NULL), &said, d, resources);
 }
 
 struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows,
@@ -97,7 +126,7 @@ struct td_json *td_op_wanted_pod(const struct td_op_pass *p, const struct td_obj
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *spec = td_jm_get(root, "spec"), *t;
 	yyjson_val *secrets = td_jget(set->root, "spec.template.spec.imagePullSecrets"), *x;
 	size_t i, n;
-	shape(p, rows, d, td_jm_get(spec, "containers.[0].resources"));
+	shape(p, set->root, rows, d, td_jm_get(spec, "containers.[0].resources"));
 	if (secrets)
 		td_jm_copyval(d, spec, "imagePullSecrets", secrets);
 	td_jm_copyval(d, spec, "nodeSelector", td_jget(set->root, "spec.nodeSelector"));

@@ -1,5 +1,5 @@
 // SlurmCluster: configuration, objects, status.
-#include "operator/operator.h"
+#include "operator/nodeset.h"
 
 #include "api/quantity.h"
 #include "api/selector.h"
@@ -12,6 +12,7 @@
 #include "slurm/hosts.h"
 #include "slurm/nics.h"
 #include "slurm/preempt.h"
+#include "slurm/tocome.h"
 
 #include <string.h>
 
@@ -27,7 +28,9 @@ struct facts {
 	struct td_op_places places;
 	struct td_strv placed; // the nodes that are there, sorted
 	struct td_slurm_fabric_table fabric;
-	struct td_strv planes; // what is wrong with nodes' planes
+	struct td_strv planes;  // what is wrong with nodes' planes
+	struct td_strv to_come; // lines of machines that may be made
+	size_t may_come;
 };
 
 static void facts_done(struct facts *f)
@@ -40,6 +43,15 @@ static void facts_done(struct facts *f)
 	td_strv_done(&f->placed);
 	td_slurm_fabric_done(&f->fabric);
 	td_strv_done(&f->planes);
+	td_strv_done(&f->to_come);
+}
+
+static void note_memory(struct facts *f, long long cpus, long long memory_mb)
+{
+	long long per = memory_mb / cpus;
+	per -= per > 64 ? per % 64 : 0; // coarse: a little less memory changes nothing
+	if (!f->mem_per_cpu || per < f->mem_per_cpu)
+		f->mem_per_cpu = per > 0 ? per : 1;
 }
 
 // told: td_op_told_read() of it.
@@ -52,10 +64,7 @@ static void add_node(struct facts *f, const yyjson_val *sc, const struct td_obje
 	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	td_op_kinds_add(&f->kinds, node->name, &(struct td_op_of){s, &vendor, fake, td_op_other_node(node->root)});
 	f->n_nodes++;
-	long long per = s->memory_mb / s->cpus;
-	per -= per > 64 ? per % 64 : 0; // coarse: a little less memory changes nothing
-	if (!f->mem_per_cpu || per < f->mem_per_cpu)
-		f->mem_per_cpu = per > 0 ? per : 1;
+	note_memory(f, s->cpus, s->memory_mb);
 }
 
 static bool is_of(const struct td_object *p, const char *app, const char *cluster)
@@ -133,6 +142,23 @@ static void add_hosts(struct td_op *op, struct facts *f, const yyjson_val *sc, c
 		qsort(f->placed.v, f->placed.n, sizeof(char *), by_text);
 }
 
+// Machines that may be made, by what their NodeSets say of them: so that there is a slurm.conf for who comes first.
+static void add_to_come(struct facts *f, const struct td_objects *sets)
+{
+	for (size_t i = 0; i < sets->n; i++) {
+		const yyjson_val *set = sets->v[i]->root;
+		td_auto_strv struct td_strv wrong = {0};
+		td_op_autoscale_check(set, &wrong);
+		td_auto_free char *line = wrong.n || td_object_deleting(sets->v[i]) ? NULL : td_slurm_to_come_line(set);
+		long long cpus, memory_mb;
+		if (!line || !td_slurm_to_come_size(set, &cpus, &memory_mb))
+			continue;
+		td_strv_add(&f->to_come, line);
+		f->may_come += td_slurm_to_come(set);
+		note_memory(f, cpus, memory_mb);
+	}
+}
+
 static void gather(struct td_op *op, struct td_object *sc, const struct td_op_view *v, struct td_objects *sets,
 		   struct facts *f)
 {
@@ -174,6 +200,7 @@ static void gather(struct td_op *op, struct td_object *sc, const struct td_op_vi
 		qsort(f->cuts.v, f->cuts.n, sizeof(char *), by_text);
 	for (size_t i = 0; i < sets->n; i++)
 		add_hosts(op, f, sc->root, v, sets->v[i]);
+	add_to_come(f, sets);
 	td_op_kinds_lines(&f->kinds, sc->root);
 }
 
@@ -398,6 +425,9 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 				       .n_places = f.places.n,
 				       .n_nodes = f.n_nodes + hosts(sets),
 				       .mem_per_cpu_mb = f.mem_per_cpu,
+				       .to_come = (const char *const *)f.to_come.v,
+				       .n_to_come = f.to_come.n,
+				       .may_come = f.may_come,
 				       .node_sets = (const char *const *)f.sets.v,
 				       .n_node_sets = f.sets.n,
 				       .own_kubelet = !op->image};
@@ -667,11 +697,15 @@ static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td
 		[TD_CLASS_DRAINED] = "nodes.drained",     [TD_CLASS_DOWN] = "nodes.down",
 		[TD_CLASS_OFF] = "nodes.poweredDown"};
 	long long k[TD_LEN(words)] = {0};
+	long long total = 0;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_pool_record r = td_op_record(&l->v[i]);
+		if (td_slurm_is_to_come(l->v[i].features))
+			continue;
 		k[td_pool_record_class(&r)]++;
+		total++;
 	}
-	td_jm_int(d, root, "nodes.total", (long long)l->n);
+	td_jm_int(d, root, "nodes.total", total);
 	for (size_t i = 0; i < TD_LEN(words); i++)
 		td_jm_int(d, root, words[i], k[i]);
 }

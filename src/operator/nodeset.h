@@ -110,6 +110,9 @@ bool td_op_autoscale(const yyjson_val *set);
 void td_op_autoscale_check(const yyjson_val *set, struct td_strv *problems);
 // True when a cluster autoscaler is about to take the machine away.
 bool td_op_doomed(const yyjson_val *node);
+// False when the Node is deleted and nothing holds it. One with a finalizer is being emptied (Karpenter's, which it deletes
+// first): its machine is there until that is gone, with its jobs.
+bool td_op_node_is_there(const struct td_object *node);
 // Sets policy->replicas, and which members may go. Sets without spec.autoscale stay as they are.
 void td_op_autoscale_decide(const struct td_op_pass *p, const struct td_object *set, struct td_pool_member *v, size_t n,
 			    struct td_pool_policy *policy, struct td_op_scale *ret);

@@ -252,9 +252,11 @@ static void facts(const struct td_op_pass *p, const struct td_object *set, uint6
 	x->slurm = p->v->fresh ? td_slurm_node_find(&p->v->nodes, x->name) : NULL;
 	x->n.name = x->name;
 	x->n.host = td_slurm_host_set(set->root);
-	x->n.exists = x->node && !td_object_deleting(x->node);
+	x->n.exists = x->node && td_op_node_is_there(x->node);
 	x->n.ready = x->node && td_op_ready(x->node);
-	x->n.matched = x->n.matched && p->sc && !(x->node && td_op_autoscale(set->root) && td_op_doomed(x->node->root));
+	x->n.matched = x->n.matched && p->sc &&
+		       !(x->node && td_op_autoscale(set->root) && td_op_doomed(x->node->root)) &&
+		       !(x->node && td_object_deleting(x->node));
 	x->n.made_ms = x->node ? td_op_born(x->node) : 0;
 	if (x->n.matched && !x->n.host)
 		want(p, set, base, x);

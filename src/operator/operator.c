@@ -131,7 +131,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
 	    td_jequal(td_jget(old->root, "status.capacity"), td_jget(now->root, "status.capacity")) &&
 	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) &&
-	    td_op_ready(old) == td_op_ready(now) &&
+	    td_op_ready(old) == td_op_ready(now) && td_object_deleting(old) == td_object_deleting(now) &&
 	    td_streq(td_object_annotation(old, TD_ANN_SHARE), td_object_annotation(now, TD_ANN_SHARE)) &&
 	    td_streq(td_object_annotation(old, TD_ANN_SLURMD_IMAGE), td_object_annotation(now, TD_ANN_SLURMD_IMAGE)) &&
 	    td_streq(td_object_annotation(old, TD_ANN_GPU_NUMA), td_object_annotation(now, TD_ANN_GPU_NUMA)) &&

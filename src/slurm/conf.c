@@ -422,7 +422,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		if (controllers > 1 && td_streq(defaults[i].key, "SlurmctldTimeout"))
 			value = TD_SLURM_TAKEOVER_S;
 		// The nodes that never come take none of the places.
-		size_t never = td_slurm_topology_blocks(o) ? fill(o, f) : 0;
+		size_t never = f->may_come + (td_slurm_topology_blocks(o) ? fill(o, f) : 0);
 		td_auto_free char *more =
 			td_streq(defaults[i].key, NODE_COUNT) ? td_asprintf("%zu", room_for(f, never)) : NULL;
 		value = more ? more : value;
@@ -435,6 +435,8 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	td_slurm_scripts_lines(o, &b);
 	td_slurm_on_demand_lines(user, f, &b);
 	topology_lines(o, f, user, &b);
+	for (size_t i = 0; i < f->n_to_come; i++)
+		td_buf_printf(&b, "%s\n", f->to_come[i]);
 
 	if (f->mem_per_cpu_mb > 0 && !td_slurm_conf_get(user, "DefMemPerCPU") &&
 	    !td_slurm_conf_get(user, "DefMemPerNode"))

@@ -160,8 +160,8 @@ for i in {dir}/images/*.tar; do
   [ -e $stamp ] || {{ ctr -n k8s.io images import $i >> ../log/import-{name}.log 2>&1 && touch $stamp; }}
 done
 until [ -e ../api.ready ]; do sleep 0.05; done
-kubelet --config kubelet.yaml {identity} --hostname-override {name} --node-ip {ip} --root-dir /var/lib/kubelet \\
-  --node-labels kubernetes.io/hostname={name} >> ../log/kubelet-{name}.log 2>&1 &
+kubelet --config kubelet.yaml {identity} --hostname-override {called} --node-ip {ip} --root-dir /var/lib/kubelet \\
+  --node-labels kubernetes.io/hostname={called} >> ../log/kubelet-{name}.log 2>&1 &
 while :; do wait -n; [ $? -ne 127 ] || exec sleep infinity; done
 """
 
@@ -379,9 +379,15 @@ class Cluster:
         tops = [root] if (root / "cgroup.controllers").exists() else [d for d in root.iterdir() if d.is_dir() and not d.is_symlink()]
         return [t.joinpath(f"tandem-kube-{self.id}", *below) for t in tops]
 
-    def start_node(self, i, identity=None):
-        """identity: the flags by which its kubelet says who it is; by default it has a kubeconfig."""
+    def start_node(self, i, identity=None, called=None):
+        """identity: the flags by which its kubelet says who it is; by default it has a kubeconfig. called: the name of its Node, which somebody may have
+        made already; the machine keeps its own."""
         name, d = self.name(i), self.dir / self.name(i)
+        if called:
+            pki, conf = Pki(self.dir / "pki"), self.dir / f"conf/{called}.conf"
+            pki.cert(called, f"system:node:{called}", "system:nodes")
+            pki.kubeconfig(called, f"https://{self.api}", conf)
+            identity = f"--kubeconfig {conf}"
         for sub in ("ctr", "kubelet", "pods", "cni"):
             (d / sub).mkdir(parents=True, exist_ok=True)
         for cg in self.cgroups(name):
@@ -403,7 +409,7 @@ class Cluster:
             "clusterDNS": [self.api], "clusterDomain": "cluster.local", "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "nodeStatusUpdateFrequency": "1s", "nodeLeaseDurationSeconds": self.grace, "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99, "evictionHard": {"memory.available": "50Mi"}, "maxPods": 110}))
-        (d / "node.sh").write_text(NODE.format(dir=self.dir, name=name, index=i, ip=self.ip(i), env=self._env(), major=self.major, cpus=self.cpus,
+        (d / "node.sh").write_text(NODE.format(dir=self.dir, name=name, index=i, ip=self.ip(i), env=self._env(), major=self.major, cpus=self.cpus, called=called or name,
                                                identity=identity or f"--kubeconfig ../conf/{name}.conf"))
         join = "for c in " + " ".join(f"{c}" for c in self.cgroups(name)) + "; do echo $$ > $c/cgroup.procs; done"
         self._spawn(name, ["nsenter", f"--net=/run/netns/{self.ns(name)}", "bash", "-c",

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "http/pki.h"
 #include "slurm/hostlist.h"
+#include "slurm/tocome.h"
 #include "standin/wire.h"
 
 #include <string.h>
@@ -82,6 +83,13 @@ static bool any_whole(const struct td_settings *s, const struct td_object *pod)
 	return false;
 }
 
+// Of a machine that is to be made nothing is known but its size: who names labels or nodes waits for one that is there.
+static bool takes_any(const struct td_object *pod)
+{
+	yyjson_val *spec = td_jget(pod->root, "spec");
+	return !yyjson_obj_size(td_jget(spec, "nodeSelector")) && !td_jget(spec, "affinity.nodeAffinity");
+}
+
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
@@ -97,6 +105,10 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 		return v;
 	v = td_calloc(l->n + 1, sizeof(*v));
 	for (size_t i = 0; i < l->n; i++) {
+		if (td_slurm_is_to_come(l->v[i].features)) {
+			v[i] = !gds && takes_any(pod);
+			continue;
+		}
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);
 		v[i] = node && td_bridge_pod_fits(pod->root, node->root, NULL) &&
 		       (!asked || (td_object_annotation(node, TD_ANN_SHARE) &&

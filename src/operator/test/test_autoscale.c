@@ -41,6 +41,24 @@ static void a_pod_of_the_shape_of_a_node(void **state)
 			    "1m"); // no shape is known
 }
 
+static void before_the_first_node_the_pod_has_the_size_that_is_said(void **state)
+{
+	td_auto(td_object_unref) struct td_object *sc = td_object_new(Y(
+		"metadata: {name: main, namespace: slurm, uid: c1}\nspec: {devices: [{resource: nvidia.com/gpu}]}\n"));
+	td_auto(td_object_unref) struct td_object *set = td_object_new(
+		Y("metadata: {name: cloud, namespace: slurm, uid: s1}\nspec: {clusterName: main, nodeSelector: {pool: "
+		  "gpu}, "
+		  "autoscale: {min: 0, max: 4, node: {cpus: 60, memory: 900Gi, gres: \"gpu:h100:6,gpu:a100:2\"}}}\n"));
+	struct td_op op = {.image = "tandem:1"};
+	const struct td_op_pass p = {.op = &op, .sc = sc, .ns = "slurm", .cluster = "main"};
+	const struct td_op_rows none = {0};
+	td_auto(td_json_unref) struct td_json *pod = td_op_wanted_pod(&p, set, &none, 0);
+	const yyjson_val *r = td_jget(td_json_root(pod), "spec.containers.[0].resources");
+	assert_string_equal(td_jkey_str(td_jget(r, "requests"), "cpu"), "60");
+	assert_string_equal(td_jkey_str(td_jget(r, "requests"), "memory"), "921600Mi");
+	assert_string_equal(td_jkey_str(td_jget(r, "limits"), "nvidia.com/gpu"), "8");
+}
+
 static void what_cannot_be_beside_it(void **state)
 {
 	static const struct {
@@ -54,6 +72,9 @@ static void what_cannot_be_beside_it(void **state)
 		 "spec.autoscale: cannot be beside spec.onDemand"},
 		{"nodeSelector: {a: b}, autoscale: {min: 5, max: 4}",
 		 "spec.autoscale.max: 4 is less than min, which is 5"},
+		{"nodeSelector: {a: b}, autoscale: {min: 0, max: 4}",
+		 "spec.autoscale.min: 0 needs spec.autoscale.node"},
+		{"nodeSelector: {a: b}, autoscale: {min: 0, max: 4, node: {cpus: 2, memory: 2Gi}}", NULL},
 		{"autoscale: {max: 4}", "spec.autoscale: needs spec.nodeSelector"},
 	};
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
@@ -84,6 +105,26 @@ static void a_machine_that_is_taken_away(void **state)
 }
 
 // Two requests of the bridge's and no others; what another NodeSet may have is nothing of this one's.
+static void a_deleted_node_is_there_while_somebody_empties_it(void **state)
+{
+	static const struct {
+		const char *meta;
+		bool there;
+	} cases[] = {
+		{"{name: n0}", true},
+		{"{name: n0, finalizers: [karpenter.sh/termination]}", true},
+		{"{name: n0, deletionTimestamp: \"2026-01-01T00:00:00Z\", finalizers: [karpenter.sh/termination]}",
+		 true},
+		{"{name: n0, deletionTimestamp: \"2026-01-01T00:00:00Z\"}", false},
+		{"{name: n0, deletionTimestamp: \"2026-01-01T00:00:00Z\", finalizers: [foregroundDeletion]}", false},
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto_free char *text = td_asprintf("metadata: %s\n", cases[i].meta);
+		td_auto(td_object_unref) struct td_object *node = td_object_new(Y(text));
+		assert_int_equal(td_op_node_is_there(node), cases[i].there);
+	}
+}
+
 static void what_is_wanted_of_it(void **state)
 {
 	td_auto(td_object_unref) struct td_object *sc =
@@ -112,8 +153,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_pod_of_the_shape_of_a_node),
+		cmocka_unit_test(before_the_first_node_the_pod_has_the_size_that_is_said),
 		cmocka_unit_test(what_cannot_be_beside_it),
 		cmocka_unit_test(a_machine_that_is_taken_away),
+		cmocka_unit_test(a_deleted_node_is_there_while_somebody_empties_it),
 		cmocka_unit_test(what_is_wanted_of_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
