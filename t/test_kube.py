@@ -62,7 +62,7 @@ def test_another_kubernetes_is_taken_from_its_directory(tmp_path):
         env = {**os.environ, "KUBEBUILDER_ASSETS": str(given), "TANDEM_KUBE_ASSETS": str(tmp_path / "cache")}
         return subprocess.run([HERE.parent / "tools/kube-assets", "--check"], capture_output=True, text=True, timeout=60, env=env)
     r = check()
-    assert (r.returncode, r.stderr) == (1, "not available, because containerd is not fetched (run tools/kube-assets)\n")  # the CNI plugins come with it
+    assert (r.returncode, r.stderr) == (1, "not available, because cni is not fetched (run tools/kube-assets)\n")
     (given / "cni").mkdir()
     r = check()
     assert r.returncode == 0, r.stderr

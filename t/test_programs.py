@@ -252,10 +252,10 @@ def told(box, show):
     return f'[ "$1" = show ] && grep -Eq "^(scontrol.reconfigure|slurmctld.again)" {box.path}/calls || exit 0\n{show}'
 
 
-def restarted(box, scontrol, patience):
-    """A slurmctld that starts itself anew at SIGHUP."""
+def restarted(box, scontrol, patience, before=(), standin="echo 700"):
+    """A slurmctld that starts itself anew at SIGHUP. before: what runs the script."""
     box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 1\n")
-    box.standin("echo 700")
+    box.standin(standin)
     # From the moment on in which it is another one it answers nobody: whoever sees that it is must not be answered by this stub.
     box.stub("slurmctld", f"trap 'echo \"slurmctld|again\" >>{box.path}/calls; exec \"$0\" again' HUP\n: >{box.path}/ready\n/bin/sleep 600 &\nwait")
     box.stub("sleep", "exec /bin/sleep 0.05")
@@ -263,7 +263,7 @@ def restarted(box, scontrol, patience):
     box.stub("scontrol", scontrol)
     (box.path / "run/slurmctld").mkdir()
     box.write("run/slurmctld/patience", f"{patience}\n")
-    p = box.start("sh", SLURMCTLD, "slurmctld", "-D")
+    p = box.start(*before, "sh", SLURMCTLD, "slurmctld", "-D")
     wait_for("it runs", (box.path / "ready").exists)
     return p
 
@@ -278,6 +278,22 @@ def test_slurmctld_that_answers_nobody_after_it_was_told_is_ended(box, show):
         assert p.wait(DEADLINE) == -signal.SIGKILL
         assert box.read("run/slurmctld/patience") == "2\n"
         assert box.read("var/lib/slurm/slurmctld/tandem-told") == "# Revision: 1\n"  # the slurmds are to be told again
+    finally:
+        kill(p)
+
+
+@pytest.mark.feature("A2.10")
+def test_slurmctld_that_answers_nobody_is_ended_where_its_script_is_pid_1(box, build):
+    """As in a kubelet's container: whatever is PID 1 there is not ended by SIGKILL from inside."""
+    real = build / "src/standin/tandem-standin"
+    (box.path / "opt/tandem/init").write_bytes(real.read_bytes())
+    (box.path / "opt/tandem/init").chmod(0o755)
+    pid1 = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    p = restarted(box, told(box, "exit 1"), 1, pid1, standin='[ "$1" != init ] || exec /opt/tandem/init "$@"\necho 700')
+    try:
+        box.write("etc/slurm/slurm.conf", "ClusterName=x\n# Revision: 2\n")
+        assert p.wait(DEADLINE) == 128 + signal.SIGKILL
+        assert box.read("run/slurmctld/patience") == "2\n"
     finally:
         kill(p)
 

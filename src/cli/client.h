@@ -75,6 +75,8 @@ const char *td_client_state(const yyjson_val *job);
 enum td_term_color td_client_color(const char *state);
 // Why a job waits, and when it is expected to begin.
 void td_client_waits(const yyjson_val *job, struct td_buf *ret);
+// Appends a sentence about a record of /api/v1/jobs/N: what it is, and where it runs, why it waits or how it ended.
+void td_client_job_says(const yyjson_val *job, struct td_buf *ret);
 // "812 bytes", "14 kB", "3.1 MB", "2.0 GB". Returns buf.
 const char *td_client_size(long long bytes, char *buf, size_t n);
 // "12:03:59" of today, else "Nov 24 12:03". Returns buf.

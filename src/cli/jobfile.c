@@ -433,13 +433,6 @@ int td_jobfile_tuxiv(const char *text, size_t len, const char *name, yyjson_mut_
 		if ((r = general(&m, s ? s : "", notes, err)))
 			return r;
 	}
-	// So many on each node is a number of all.
-	yyjson_mut_val *each = td_jm_get(m.o, "tasksPerNode"), *nodes = td_jm_get(m.o, "nodes");
-	if (each) {
-		long long all = yyjson_mut_get_sint(each) * (nodes ? yyjson_mut_get_sint(nodes) : 1);
-		td_jm_del(m.o, "tasksPerNode");
-		td_jm_int(d, m.o, "tasks", all);
-	}
 	if ((r = td_jobenv_tuxiv(td_jget(root, "environment"), d, err)))
 		return r;
 	if (td_jget(root, "datasets") && (r = td_jobdata_tuxiv(td_jget(root, "datasets"), d, err)))

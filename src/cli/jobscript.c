@@ -17,6 +17,7 @@ enum sbatch_kind {
 	SBATCH_ALL,   // the same of the whole job
 	SBATCH_ARRAY, // 0-9%2
 	SBATCH_LOG,   // where the log is: it has a place here
+	SBATCH_MAIL,  // a run mails nobody
 	SBATCH_NONE,  // says nothing that matters here
 };
 
@@ -38,6 +39,7 @@ static const struct sbatch_option {
 	{"ntasks-per-node", 0, SBATCH_NUMBER, "tasksPerNode", false},
 	{"cpus-per-task", 'c', SBATCH_NUMBER, "cpus", false},
 	{"mem", 0, SBATCH_MEMORY, "memoryMiB", false},
+	{"mem-per-cpu", 0, SBATCH_MEMORY, "memoryPerCpuMiB", false},
 	{"time", 't', SBATCH_TIME, "minutes", false},
 	{"gres", 0, SBATCH_GRES, NULL, false},
 	{"gpus-per-node", 0, SBATCH_GPUS, NULL, false},
@@ -46,6 +48,8 @@ static const struct sbatch_option {
 	{"output", 'o', SBATCH_LOG, NULL, false},
 	{"error", 'e', SBATCH_LOG, NULL, false},
 	{"open-mode", 0, SBATCH_LOG, NULL, false},
+	{"mail-type", 0, SBATCH_MAIL, NULL, false},
+	{"mail-user", 0, SBATCH_MAIL, NULL, false},
 	{"comment", 0, SBATCH_NONE, NULL, false},
 	{"parsable", 0, SBATCH_NONE, NULL, true},
 	{"verbose", 'v', SBATCH_NONE, NULL, true},
@@ -55,8 +59,8 @@ static const struct sbatch_option {
 struct sbatch_script {
 	yyjson_mut_doc *d;
 	yyjson_mut_val *step;
-	long long per_node, all_gpus; // --ntasks-per-node; --gpus; 0: not given
-	bool logs;                    // it says where its log shall be
+	long long all_gpus; // --gpus; 0: not given
+	bool logs, mail;    // it says where its log shall be; who is to be told
 };
 
 // The words of a line, as sbatch reads them: quoted ones stay together, "#" begins a comment.
@@ -130,15 +134,15 @@ static int take(struct sbatch_script *s, const struct sbatch_option *o, const ch
 	case SBATCH_NUMBER:
 		if (!td_parse_i64(v, &n) || n < 1 || n > 1000000)
 			return td_fail(err, TD_INVALID, "\"%.40s\": give a number, 1 or more", v);
-		if (!strcmp(o->field, "tasksPerNode"))
-			s->per_node = n;
-		else
-			td_jm_int(s->d, s->step, o->field, n);
+		td_jm_int(s->d, s->step, o->field, n);
 		return 0;
 	case SBATCH_MEMORY:
-		if (!(r = td_jobfile_memory(v, &n, err)))
-			td_jm_int(s->d, s->step, o->field, n);
-		return r;
+		if ((r = td_jobfile_memory(v, &n, err)))
+			return r;
+		td_jm_del(s->step, "memoryMiB"); // the last one counts
+		td_jm_del(s->step, "memoryPerCpuMiB");
+		td_jm_int(s->d, s->step, o->field, n);
+		return 0;
 	case SBATCH_TIME:
 		if (!(r = td_jobfile_minutes(v, &n, err)))
 			td_jm_int(s->d, s->step, o->field, n);
@@ -160,6 +164,9 @@ static int take(struct sbatch_script *s, const struct sbatch_option *o, const ch
 		return array(s, v, err);
 	case SBATCH_LOG:
 		s->logs = true;
+		return 0;
+	case SBATCH_MAIL:
+		s->mail = true;
 		return 0;
 	case SBATCH_NONE:
 		return 0;
@@ -212,7 +219,7 @@ static int one_line(struct sbatch_script *s, const struct td_strv *words, struct
 	return 0;
 }
 
-// What counts the whole job's GPUs and a node's tasks, once the number of nodes is known.
+// What counts the whole job's GPUs, once the number of nodes is known.
 static int spread(struct sbatch_script *s, struct td_error *err)
 {
 	long long nodes = yyjson_mut_get_sint(td_jm_get(s->step, "nodes"));
@@ -223,8 +230,6 @@ static int spread(struct sbatch_script *s, struct td_error *err)
 			       nodes);
 	if (s->all_gpus)
 		td_jm_int(s->d, s->step, "gpus", s->all_gpus / nodes);
-	if (s->per_node && !td_jm_get(s->step, "tasks"))
-		td_jm_int(s->d, s->step, "tasks", s->per_node * nodes);
 	return 0;
 }
 
@@ -260,6 +265,8 @@ int td_jobfile_sbatch(const char *text, const char *name, const char *command, y
 		td_strv_add(notes,
 			    "the log lies in the run's slurm_log/, and `tandem logs` shows it, wherever --output and "
 			    "--error point");
+	if (s.mail)
+		td_strv_add(notes, "--mail-type, --mail-user: no mail is sent; `tandem ps` says how it ended");
 	*ret = td_steal(d);
 	return 0;
 }

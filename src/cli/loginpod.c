@@ -1,5 +1,7 @@
 #include "cli/loginpod.h"
 
+#include "slurm/accounting.h"
+
 #include "base/embedded.h"
 #include "base/names.h"
 #include "base/proc.h"
@@ -99,4 +101,16 @@ int td_cli_login_run(const struct td_cli_login *l, const char *file, const char 
 	if (r || !status)
 		return r ? td_wrap(err, "kubectl exec in %s/%s", l->ns, l->pod) : 0;
 	return td_fail(err, TD_INTERNAL, "in %s/%s: %.400s", l->ns, l->pod, td_buf_str(ret));
+}
+
+void td_cli_login_unread(const struct td_cli_login *l, const char *text, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *sc = NULL;
+	td_auto_free char *line = td_strndup(text, strcspn(text, "\n"));
+	if (!td_kube_get(l->kube, &td_slurmclusters, l->ns, l->cluster, NULL, &sc, NULL) &&
+	    !td_slurm_accounting(sc->root))
+		td_fail(err, TD_UNSUPPORTED, "SlurmCluster %s/%s keeps no history: set its spec.accounting", l->ns,
+			l->cluster);
+	else
+		td_fail(err, TD_INTERNAL, "Slurm's answer cannot be read: %.200s", line);
 }

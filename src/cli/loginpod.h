@@ -20,3 +20,5 @@ void td_cli_login_beside(const struct td_cli_login *l, const char *pod, const ch
 // Runs programs/<file> there with its arguments (NULL-terminated; at most 8) and appends what it prints.
 int td_cli_login_run(const struct td_cli_login *l, const char *file, const char *const *args, struct td_buf *ret,
 		     struct td_error *err);
+// Fails because of an answer that is none: Slurm's own words, or that there is no accounting.
+void td_cli_login_unread(const struct td_cli_login *l, const char *text, struct td_error *err);

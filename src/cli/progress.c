@@ -1,7 +1,11 @@
 // How a job goes, in words (cli/client.h).
 #include "cli/client.h"
 
+#include "base/clock.h"
+
 #include <string.h>
+
+enum { FAR_S = 300 * 86400 };
 
 static void because(const yyjson_val *o, struct td_buf *ret)
 {
@@ -73,10 +77,12 @@ const char *td_client_state(const yyjson_val *job)
 
 enum td_term_color td_client_color(const char *state)
 {
-	return !strcmp(state, "done") || !strcmp(state, "running") || !strcmp(state, "ready")           ? TD_TERM_GOOD
-	       : !strcmp(state, "waiting") || !strcmp(state, "starting") || !strcmp(state, "reclaimed") ? TD_TERM_WARN
-	       : !strcmp(state, "unknown")                                                              ? TD_TERM_PLAIN
-													: TD_TERM_BAD;
+	return !strcmp(state, "done") || !strcmp(state, "running") || !strcmp(state, "ready") ? TD_TERM_GOOD
+	       : !strcmp(state, "waiting") || !strcmp(state, "starting") || !strcmp(state, "reclaimed") ||
+			       !strcmp(state, "suspended")
+		       ? TD_TERM_WARN
+	       : !strcmp(state, "unknown") ? TD_TERM_PLAIN
+					   : TD_TERM_BAD;
 }
 
 void td_client_waits(const yyjson_val *job, struct td_buf *ret)
@@ -84,6 +90,37 @@ void td_client_waits(const yyjson_val *job, struct td_buf *ret)
 	char when[32];
 	long long expected = td_jint(job, "expected", 0);
 	td_buf_puts(ret, td_jstr_or(job, "words", ""));
-	if (expected)
+	// A job without a time limit counts as one of a year.
+	if (expected - td_real_ms(&td_clock_system) / 1000 > FAR_S)
+		td_buf_puts(ret, "; nobody can say when, because those before it have no time limit");
+	else if (expected)
 		td_buf_printf(ret, "; expected at %s", td_client_when(expected, when, sizeof(when)));
+}
+
+void td_client_job_says(const yyjson_val *job, struct td_buf *ret)
+{
+	const char *state = td_client_state(job), *words = td_jstr_or(job, "words", "");
+	char when[32];
+	td_buf_printf(ret, "Job %lld", td_jint(job, "array", td_jint(job, "id", 0)));
+	if (td_jstr(job, "tasks"))
+		td_buf_printf(ret, "_[%s]", td_jstr(job, "tasks"));
+	else if (td_jint(job, "array", 0))
+		td_buf_printf(ret, "_%lld", td_jint(job, "task", 0));
+	td_buf_printf(ret, " (%s, user %s): %s", td_jstr_or(job, "name", ""), td_jstr_or(job, "user", "?"), state);
+	if (!strcmp(state, "waiting")) {
+		td_buf_puts(ret, "; ");
+		td_client_waits(job, ret);
+	} else if (td_jint(job, "ended", 0)) {
+		td_buf_printf(ret, " at %s%s%s", td_client_when(td_jint(job, "ended", 0), when, sizeof(when)),
+			      *words ? ": " : "", words);
+	} else {
+		size_t i, n;
+		yyjson_val *o;
+		if (td_jint(job, "started", 0))
+			td_buf_printf(ret, " since %s", td_client_when(td_jint(job, "started", 0), when, sizeof(when)));
+		yyjson_arr_foreach (td_jget(job, "on"), i, n, o)
+			td_buf_printf(ret, "%s%s", i ? ", " : " on ", td_jstr_or(o, "node", ""));
+	}
+	td_client_progress(job, "", ret);
+	td_buf_puts(ret, ".");
 }

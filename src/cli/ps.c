@@ -22,7 +22,7 @@ static void detail(yyjson_val *s, const char *state, const char *dir, struct td_
 			      td_jint(s, "tasksDone", 0), td_jint(s, "tasksFailed", 0), td_jint(s, "tasksRunning", 0));
 	if (!strcmp(state, "waiting")) {
 		td_client_waits(s, b);
-	} else if (!strcmp(state, "running") && started) {
+	} else if ((!strcmp(state, "running") || !strcmp(state, "suspended")) && started) {
 		td_buf_printf(b, "since %s", td_time_age((now - started) * 1000, age, sizeof(age)));
 		size_t i, n;
 		yyjson_val *o;
@@ -169,11 +169,31 @@ int td_ps_main(int argc, char **argv)
 	yyjson_val *run;
 	yyjson_arr_foreach (td_jget(td_json_root(j), "runs"), i, n, run) {
 		const char *state = td_jstr_or(run, "state", "");
-		bool live = !strcmp(state, "running") || !strcmp(state, "waiting");
+		bool live = !strcmp(state, "running") || !strcmp(state, "waiting") || !strcmp(state, "suspended");
 		if (all || live || td_jint(run, "created", 0) > day)
 			show(run, colors);
 	}
 	return sessions(&c, colors, &err) ? td_client_failed("ps", &err) : 0;
+}
+
+static int cancel(struct td_client *c, const char *what, struct td_error *err)
+{
+	long long number;
+	bool job = td_parse_i64(what, &number);
+	td_auto_buf struct td_buf path = {0};
+	td_auto_free char *id = job ? td_strdup(what) : NULL;
+	int r;
+	// Of a name only the one run that has not ended is meant: nothing is cancelled by a guess.
+	if (!job && (r = td_client_run_of(c, what, true, &id, err)))
+		return r;
+	td_buf_puts(&path, job ? "/api/v1/jobs/" : "/api/v1/runs/");
+	td_url_escape(&path, id);
+	if (!job)
+		td_buf_puts(&path, "/cancel");
+	if ((r = td_client_call(c, job ? "DELETE" : "POST", td_buf_str(&path), NULL, NULL, err)))
+		return r;
+	printf("%s %s is cancelled.\n", job ? "Job" : "Run", id);
+	return 0;
 }
 
 int td_cancel_main(int argc, char **argv)
@@ -184,26 +204,17 @@ int td_cancel_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "cancel",
 		.about = "Cancels what is left of a run, by its id or, where one of that name has "
-			 "not ended, by its name; or a job of yours by its number.",
+			 "not ended, by its name; or a job of yours by its number. Several may be named.",
 		.min_args = 1,
-		.max_args = 1,
-		.args = "RUN | JOBID"};
+		.max_args = 1000,
+		.args = "RUN | JOBID…"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
-	long long number;
-	bool job = td_parse_i64(words[0], &number);
 	td_auto_client struct td_client c = {0};
-	td_auto_buf struct td_buf path = {0};
-	td_auto_free char *id = job ? td_strdup(words[0]) : NULL;
-	// Of a name only the one run that has not ended is meant: nothing is cancelled by a guess.
-	if (td_client_open(&c, &err) || (!job && td_client_run_of(&c, words[0], true, &id, &err)))
+	if (td_client_open(&c, &err))
 		return td_client_failed("cancel", &err);
-	td_buf_puts(&path, job ? "/api/v1/jobs/" : "/api/v1/runs/");
-	td_url_escape(&path, id);
-	if (!job)
-		td_buf_puts(&path, "/cancel");
-	if (td_client_call(&c, job ? "DELETE" : "POST", td_buf_str(&path), NULL, NULL, &err))
-		return td_client_failed("cancel", &err);
-	printf("%s %s is cancelled.\n", job ? "Job" : "Run", id);
-	return 0;
+	for (int i = 0; words[i]; i++) // what cannot be cancelled does not keep the others
+		if (cancel(&c, words[i], &err))
+			code = td_client_failed("cancel", &err);
+	return code;
 }

@@ -192,7 +192,7 @@ static int show(const struct td_cli_login *l, const char *name, bool json)
 	    td_cli_login_run(l, "quota.sh", NULL, &out, &err))
 		return failed(&err);
 	if (td_ledger_read(td_buf_str(&out), 1, &held)) {
-		td_fail(&err, TD_INTERNAL, "Slurm's answer cannot be read: %.200s", td_buf_str(&out));
+		td_cli_login_unread(l, td_buf_str(&out), &err);
 		return failed(&err);
 	}
 

@@ -3,10 +3,22 @@
 #include "cli/apply.h"
 #include "cli/common.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-int td_remote_check(const struct td_remote *r, struct td_error *err)
+// As kubectl and helm do, where there is no plane on this machine and nobody named a home.
+static const char *usual(void)
 {
+	td_auto_instance struct td_instance i = {0};
+	const char *conf = getenv("KUBECONFIG"), *home = getenv("TANDEM_HOME");
+	bool one = conf && *conf && !strchr(conf, ':') && !(home && *home);
+	return one && td_instance_load(&i, NULL) == TD_NOT_FOUND ? conf : NULL;
+}
+
+int td_remote_check(struct td_remote *r, struct td_error *err)
+{
+	if (!r->kubeconfig)
+		r->kubeconfig = usual();
 	if (!r->kubeconfig && (r->cluster || r->namespace))
 		return td_fail(err, TD_INVALID, "--cluster and --tandem-namespace go with --kubeconfig");
 	if (r->cluster && !strchr(r->cluster, '/'))

@@ -8,8 +8,9 @@
 struct td_remote {
 	const char *kubeconfig, *cluster, *namespace; // from the command line; NULL: not given
 };
-// Checks the flags. TD_INVALID: they do not go together, or one is malformed.
-int td_remote_check(const struct td_remote *r, struct td_error *err);
+// Checks the flags. Without --kubeconfig it is $KUBECONFIG, a single file, where nothing was ever started on this machine
+// and $TANDEM_HOME is not set. TD_INVALID: they do not go together, or one is malformed.
+int td_remote_check(struct td_remote *r, struct td_error *err);
 // The flags again, as a person types them in a shell after a command's name (" --kubeconfig FILE"),
 // for hints. "" when none was given. The caller frees the text.
 char *td_remote_words(const struct td_remote *r);
@@ -30,7 +31,8 @@ int td_remote_ask_bridge(struct td_kube *k, const struct td_remote *r, const cha
 	{.name = "kubeconfig",                                                                                         \
 	 .value = "FILE",                                                                                              \
 	 TD_OPT_TEXT(&(r)->kubeconfig),                                                                                \
-	 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME"},                                     \
+	 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME (default $KUBECONFIG, where nothing "  \
+		 "was started here)"},                                                                                 \
 		{.name = "cluster",                                                                                    \
 		 .value = "NAMESPACE/NAME",                                                                            \
 		 TD_OPT_TEXT(&(r)->cluster),                                                                           \

@@ -244,6 +244,17 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 	}
 }
 
+// Whether one of the conditions before the one at `at` is False with this message.
+static bool said_before(yyjson_val *conds, size_t at, const char *message)
+{
+	size_t i, n;
+	yyjson_val *x;
+	yyjson_arr_foreach (conds, i, n, x)
+		if (i < at && td_streq(td_jstr(x, "status"), "False") && td_streq(td_jstr(x, "message"), message))
+			return true;
+	return false;
+}
+
 static void slurm(struct gather *g, yyjson_mut_val *o, const struct td_object *sc, const struct td_object *ns)
 {
 	td_jm_str(g->d, o, "phase", td_jstr_or(sc->root, "status.phase", "Unknown"));
@@ -261,7 +272,9 @@ static void slurm(struct gather *g, yyjson_mut_val *o, const struct td_object *s
 		yyjson_val *conds = td_jget(both[n]->root, "status.conditions"), *x;
 		size_t m, max;
 		yyjson_arr_foreach (conds, m, max, x) {
-			if (td_streq(td_jstr(x, "status"), "False") && !td_streq(td_jstr(x, "type"), "Progressing"))
+			// Ready says what another one says, too.
+			if (td_streq(td_jstr(x, "status"), "False") && !td_streq(td_jstr(x, "type"), "Progressing") &&
+			    !(td_streq(td_jstr(x, "type"), "Ready") && said_before(conds, m, td_jstr(x, "message"))))
 				wrong(g, "%s %s: %s: %s", n ? "NodeSet" : "SlurmCluster", both[n]->name,
 				      td_jstr_or(x, "type", "?"), td_jstr_or(x, "message", ""));
 		}

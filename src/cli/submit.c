@@ -97,6 +97,13 @@ static int from_file(const struct wish *w, char **words, const char *name, yyjso
 						      "submit -- %s",
 						      file, file);
 	bool script = td_starts(td_buf_str(&b), "#!");
+	static const char *const programs[][2] = {
+		{".py", "python3"}, {".sh", "bash"}, {".R", "Rscript"}, {".jl", "julia"}};
+	for (size_t i = 0; i < TD_LEN(programs) && !script; i++)
+		if (td_ends(file, programs[i][0]))
+			return td_fail(err, TD_INVALID,
+				       "%s is no job file, and no script that begins with #!: tandem submit -- %s %s",
+				       file, programs[i][1], file);
 	if (words[1] && !script)
 		return td_fail(
 			err, TD_INVALID,
@@ -148,8 +155,10 @@ static void override(const struct wish *w, yyjson_mut_doc *d)
 			td_jm_int(d, s, "checkpoints", w->checkpoints);
 		if (w->tasks)
 			td_jm_int(d, s, "tasks", w->tasks);
-		if (w->memory)
+		if (w->memory) {
+			td_jm_del(s, "memoryPerCpuMiB");
 			td_jm_int(d, s, "memoryMiB", w->memory_mib);
+		}
 		if (w->time)
 			td_jm_int(d, s, "minutes", w->minutes);
 		td_jm_str(d, s, "partition", w->partition);

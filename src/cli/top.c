@@ -63,7 +63,8 @@ static void count(yyjson_val *pool, yyjson_val *jobs, struct top *t)
 	}
 	yyjson_arr_foreach (td_jget(jobs, "jobs"), i, n, v) {
 		const char *state = td_jstr_or(v, "state", ""), *user = td_jstr_or(v, "user", "?");
-		bool runs = !strcmp(state, "running") || !strcmp(state, "starting");
+		// One that is suspended has its devices.
+		bool runs = !strcmp(state, "running") || !strcmp(state, "starting") || !strcmp(state, "suspended");
 		if (!runs && strcmp(state, "waiting") != 0)
 			continue;
 		struct top_user *u = of(t, user);

@@ -188,7 +188,7 @@ static int show(const struct td_cli_login *l, const struct usage_request *q, int
 	    td_cli_login_run(l, q->yield ? "yield.sh" : "usage.sh", args, &out, &err))
 		return failed(&err);
 	if (td_ledger_read(td_buf_str(&out), q->yield ? 3 : TD_LEDGER_SUMS, &lines)) {
-		td_fail(&err, TD_INTERNAL, "Slurm's answer cannot be read: %.200s", td_buf_str(&out));
+		td_cli_login_unread(l, td_buf_str(&out), &err);
 		return failed(&err);
 	}
 	if (q->yield) {

@@ -266,7 +266,45 @@ static int workload(struct asker *a, const struct why_kind *k, const char *name)
 
 // ---- runs ----
 
-// Asks the gateway where somebody has logged in about one of his runs.
+// A number, or one with "_" and what follows: a job.
+static bool is_job(const char *what)
+{
+	size_t digits = strspn(what, "0123456789");
+	return digits && (!what[digits] || what[digits] == '_');
+}
+
+// A job that no run has, such as one of sbatch.
+static int of_job(struct td_client *c, const char *id, bool json)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	td_auto_buf struct td_buf t = {0};
+	td_auto_free char *path = td_asprintf("/api/v1/jobs/%.*s", (int)strcspn(id, "_"), id);
+	int r = td_client_call(c, "GET", path, NULL, &j, &err);
+	if (r && r != TD_NOT_FOUND)
+		return failed(&err);
+	const char *task = strchr(id, '_');
+	size_t i, n;
+	yyjson_val *v;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "records"), i, n, v) {
+		td_auto_free char *own = td_asprintf("%lld", td_jint(v, "task", -1));
+		if (task && !td_jstr(v, "tasks") && strcmp(own, task + 1) != 0)
+			continue;
+		td_buf_puts(&t, t.len ? "\n" : "");
+		td_client_job_says(v, &t);
+	}
+	if (!t.len) {
+		td_fail(&err, TD_NOT_FOUND, "there is no job %s: it never was, or ended a while ago", id);
+		return failed(&err);
+	}
+	if (json)
+		print(true, td_json_root(j), true);
+	else
+		puts(td_buf_str(&t));
+	return 0;
+}
+
+// Asks the gateway where somebody has logged in about one of his runs, or a job.
 static int of_run(const char *id, bool json)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -274,8 +312,10 @@ static int of_run(const char *id, bool json)
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_buf struct td_buf path = {0}, t = {0};
 	td_auto_free char *run = NULL;
-	if (td_client_open(&c, &err) || td_client_run_of(&c, id, false, &run, &err))
+	if (td_client_open(&c, &err))
 		return failed(&err);
+	if (td_client_run_of(&c, id, false, &run, &err))
+		return err.code == TD_NOT_FOUND && is_job(id) ? of_job(&c, id, json) : failed(&err);
 	td_buf_puts(&path, "/api/v1/runs/");
 	td_url_escape(&path, run);
 	if (td_client_call(&c, "GET", td_buf_str(&path), NULL, &j, &err))
@@ -320,13 +360,6 @@ static int of_run(const char *id, bool json)
 
 // ---- the command ----
 
-// A number, or one with "_" and what follows: a job.
-static bool is_job(const char *what)
-{
-	size_t digits = strspn(what, "0123456789");
-	return digits && (!what[digits] || what[digits] == '_');
-}
-
 static int of_words(struct asker *a, const char *what)
 {
 	const char *slash = strchr(what, '/'), *name = slash ? slash + 1 : what;
@@ -353,7 +386,7 @@ static int of_words(struct asker *a, const char *what)
 	// Else what stands before the slash is a namespace, as in Tandem's own words.
 	td_auto_free char *ns = slash ? td_strndup(what, slash - what) : td_strdup(a->ns), *path = pod_path(ns, name);
 	int code = one(a, path);
-	if (code == 1 && !slash && !a->json && td_client_known() && td_client_run_is_id(name))
+	if (code == 1 && !slash && !a->json && td_client_known())
 		fprintf(stderr, "(A run of yours is asked for by `tandem why run/%s`.)\n", name);
 	else if (code == 1 && !slash && !a->json)
 		fprintf(stderr,
@@ -404,6 +437,7 @@ int td_why_main(int argc, char **argv)
 		.exits = "0 answered, 1 no such pod or job, or no answer, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
+	bool given = a.remote.kubeconfig;
 	if (td_remote_check(&a.remote, &err))
 		return td_command_wrong("why", "%s", err.msg);
 
@@ -412,7 +446,7 @@ int td_why_main(int argc, char **argv)
 		return of_run(words[0] + strlen("run/"), a.json);
 	int r = a.remote.kubeconfig ? 0 : td_instance_load(&a.instance, &err);
 	// Where there is no plane, but somebody has logged in, he means his runs.
-	if (r && td_client_known() && !strchr(words[0], '/'))
+	if ((r || (a.remote.kubeconfig && !given)) && td_client_known() && !strchr(words[0], '/'))
 		return of_run(words[0], a.json);
 	if (r)
 		return failed(&err);

@@ -129,8 +129,10 @@ static int step_of(const struct td_gateway_plan_in *in, const yyjson_val *v, str
 	b->gpu_type = td_jstr(v, "gpuType");
 	b->nodes = td_jint(v, "nodes", 0);
 	b->tasks = td_jint(v, "tasks", 0);
+	b->tasks_per_node = td_jint(v, "tasksPerNode", 0);
 	b->cpus = td_jint(v, "cpus", 0);
 	b->memory_mb = td_jint(v, "memoryMiB", 0);
+	b->memory_per_cpu_mb = td_jint(v, "memoryPerCpuMiB", 0);
 	b->time_limit_min = td_jint(v, "minutes", 0);
 	b->partition = td_jstr(v, "partition");
 	b->account = td_jstr(v, "account");

@@ -99,7 +99,7 @@ static bool refused(int r)
 enum { INVALID_PARTITION = 2000, INVALID_FEATURE = 2029 };
 
 // Slurm's refusal names no field: it is put in front, with the value.
-static int refused_because(const struct td_slurm_batch *b, struct td_error *err)
+static void refused_because(const struct td_slurm_batch *b, struct td_error *err)
 {
 	const char *field = NULL, *value = NULL, *fix = NULL;
 	switch (err->detail) {
@@ -118,14 +118,13 @@ static int refused_because(const struct td_slurm_batch *b, struct td_error *err)
 		field = "qos", value = b->qos, fix = "leave it out, or give one that your account may use";
 		break;
 	default:
-		return err->code;
+		return;
 	}
 	if (!value)
-		return err->code;
+		return;
 	char says[sizeof(err->msg)];
 	snprintf(says, sizeof(says), "%s", err->msg);
-	return td_fail_detail(err, err->code, err->detail, "%s: \"%.60s\" is refused: %s. %.200s", field, value, fix,
-			      says);
+	td_fail_detail(err, err->code, err->detail, "%s: \"%.60s\" is refused: %s. %.200s", field, value, fix, says);
 }
 
 // first: what all steps wait for, "afterok:3"; NULL: nothing.

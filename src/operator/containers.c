@@ -1,6 +1,8 @@
-// What containers in jobs add to the pods of a SlurmCluster. Pure.
+// What containers in jobs add to the pods of a SlurmCluster, and the plug-ins in login pods. Pure.
 #include "slurm/containers.h"
 #include "operator/operator.h"
+#include "slurm/accounting.h"
+#include "slurm/scratch.h"
 
 static yyjson_mut_doc *parts(const yyjson_val *sc)
 {
@@ -28,7 +30,8 @@ void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjs
 
 void td_op_containers_login(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, const char *image)
 {
-	if (!td_slurm_containers(sc))
+	// srun says two lines of each plug-in that plugstack.conf names and that is not there, optional or not.
+	if (!td_slurm_containers(sc) && !td_slurm_scratch(sc) && !td_slurm_accounting(sc))
 		return;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = parts(sc);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *c = td_jm_get(spec, "containers.[0]");

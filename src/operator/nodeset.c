@@ -188,6 +188,8 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 	td_auto_buf struct td_buf text = {0};
 	for (size_t i = 0; i < problems.n; i++)
 		td_buf_printf(&text, "%s%s", i ? "; " : "", problems.v[i]);
+	if (problems.n)
+		scale = (struct td_op_scale){0}; // nothing is asked for
 	const struct td_op_said_of said = {&k, &scale, problems.n ? td_buf_str(&text) : NULL};
 	r = td_op_nodeset_status(p, set, &rows, &said, err);
 	if (!first)

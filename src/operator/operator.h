@@ -119,8 +119,8 @@ void td_op_places_find(struct td_op_places *p, const yyjson_val *cluster, const 
 		       struct td_strv *problems);
 void td_op_places_done(struct td_op_places *p);
 
-// Adds what containers in jobs need (spec.containers) to the spec of a slurmd pod, or of a login pod. Nothing where
-// they are turned off. image: as above; NULL: embedded.
+// Adds what containers in jobs need (spec.containers) to the spec of a slurmd pod, or of a login pod, which also gets the
+// files of the other plug-ins that plugstack.conf names. Nothing where they are turned off. image: as above; NULL: embedded.
 void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
 // The same for a job's own /tmp and /dev/shm (spec.scratch), in a slurmd pod.
 void td_op_scratch(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);

@@ -41,10 +41,16 @@ char *td_slurm_batch_body(const struct td_slurm_batch *b)
 	td_jm_str(d, j, "standard_output", b->output);
 	td_jm_str(d, j, "standard_input", "/dev/null");
 
-	td_jm_strf(d, j, "nodes", "%" PRId64, b->nodes > 0 ? b->nodes : 1);
-	td_jm_int(d, j, "tasks", b->tasks > 0 ? b->tasks : b->nodes > 0 ? b->nodes : 1);
+	int64_t nodes = b->nodes > 0 ? b->nodes : 1, each = b->tasks_per_node > 0 ? b->tasks_per_node : 1;
+	td_jm_strf(d, j, "nodes", "%" PRId64, nodes);
+	td_jm_int(d, j, "tasks", b->tasks > 0 ? b->tasks : nodes * each);
+	if (b->tasks_per_node > 0)
+		td_jm_int(d, j, "tasks_per_node", b->tasks_per_node);
 	td_jm_int(d, j, "cpus_per_task", b->cpus > 0 ? b->cpus : 1);
-	number(d, j, "memory_per_node", b->memory_mb > 0 ? b->memory_mb : DEFAULT_MB);
+	if (b->memory_per_cpu_mb > 0 && b->memory_mb <= 0)
+		number(d, j, "memory_per_cpu", b->memory_per_cpu_mb);
+	else
+		number(d, j, "memory_per_node", b->memory_mb > 0 ? b->memory_mb : DEFAULT_MB);
 	if (b->gpus > 0)
 		td_jm_strf(d, j, "tres_per_node", "gres/gpu%s%s:%" PRId64, b->gpu_type ? ":" : "",
 			   b->gpu_type ? b->gpu_type : "", b->gpus);

@@ -14,9 +14,11 @@ struct td_slurm_batch {
 	const char *array;             // "0-3%2"
 	int64_t uid;                   // the person's number; 0: not sent
 	struct td_strv env;            // "NAME=value"
-	int64_t nodes, tasks;          // 0: 1
+	int64_t nodes, tasks;          // 0: 1; of tasks: tasks_per_node on each node, or 1
+	int64_t tasks_per_node;        // with tasks at most so many; 0: as Slurm spreads them
 	int64_t cpus;                  // per task; 0: 1
 	int64_t memory_mb;             // per node; 0: 1024, because a job that says nothing takes all (S-T10)
+	int64_t memory_per_cpu_mb;     // where memory_mb is 0; 0: not said
 	int64_t gpus;                  // per node
 	const char *gpu_type;          // "h100"; NULL: any
 	int64_t time_limit_min;

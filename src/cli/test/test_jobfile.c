@@ -95,8 +95,8 @@ static void tuxiv(void **state)
 		s,
 		"{\"name\":\"my-dir\",\"steps\":[{\"name\":\"main\",\"entrypoint\":[\"A='0' python "
 		"${TACC_WORKDIR}/m.py "
-		"--epoch=3\",\"echo done\"],\"nodes\":2,\"cpus\":10,\"gpus\":2,\"gpuType\":\"a100\",\"minutes\":4441,"
-		"\"tasks\":8}],\"environment\":{\"conda\":[\"python=3.6.9\"],\"channels\":[\"x\"]},"
+		"--epoch=3\",\"echo done\"],\"nodes\":2,\"tasksPerNode\":4,\"cpus\":10,\"gpus\":2,\"gpuType\":\"a100\","
+		"\"minutes\":4441}],\"environment\":{\"conda\":[\"python=3.6.9\"],\"channels\":[\"x\"]},"
 		"\"data\":[{\"name\":\"mnist\",\"dataset\":\"mnist\"}]}");
 	assert_int_equal(notes.n, 1);
 
@@ -326,8 +326,8 @@ static void a_script_for_sbatch(void **state)
 					   &notes);
 	assert_string_equal(all,
 			    "{\"name\":\"my_job\",\"steps\":[{\"name\":\"main\",\"entrypoint\":[\"exec /bin/bash "
-			    "train.sh\"],\"nodes\":2,\"gpus\":8,\"gpuType\":\"h100\",\"cpus\":4,\"memoryMiB\":8192,"
-			    "\"minutes\":1440,\"partition\":\"all\",\"tasks\":8}]}");
+			    "train.sh\"],\"nodes\":2,\"tasksPerNode\":4,\"gpus\":8,\"gpuType\":\"h100\",\"cpus\":4,"
+			    "\"memoryMiB\":8192,\"minutes\":1440,\"partition\":\"all\"}]}");
 	assert_int_equal(notes.n, 1);
 
 	static const struct {
@@ -338,6 +338,7 @@ static void a_script_for_sbatch(void **state)
 		{"--gres=gpu", "\"gpus\":1"},
 		{"--gpus-per-node=a100:2", "\"gpuType\":\"a100\""},
 		{"-t 90", "\"minutes\":90"},
+		{"--mem=4G --mem-per-cpu=200M --mail-type=END --mail-user=a@b", "sh\"],\"memoryPerCpuMiB\":200}"},
 		{"-t 10:00", "\"minutes\":10"},
 		{"--array=0-2%2", "\"matrix\":{\"TASK\":[\"0\",\"1\",\"2\"]},\"parallel\":2"},
 		{"-a 0-1", "\"matrix\":{\"TASK\":[\"0\",\"1\"]}"},

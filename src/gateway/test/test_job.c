@@ -110,6 +110,24 @@ static void steps_stand_behind_what_they_need(void **state)
 	assert_non_null(strstr(named, "\"user_id\":\"3000\""));
 }
 
+static void so_many_on_each_node_and_memory_of_each_cpu(void **state)
+{
+	td_auto_plan struct td_gateway_plan p = {0};
+	assert_int_equal(plan("{\"name\":\"t\",\"steps\":[{\"name\":\"main\",\"entrypoint\":[\"x\"],\"nodes\":2,"
+			      "\"tasksPerNode\":4,\"memoryPerCpuMiB\":100}]}",
+			      &p, NULL),
+			 0);
+	td_auto_free char *body = td_slurm_batch_body(&p.steps[0].batch);
+	assert_non_null(strstr(body, "\"nodes\":\"2\",\"tasks\":8,\"tasks_per_node\":4,"));
+	assert_non_null(strstr(body, "\"memory_per_cpu\":{\"set\":true,\"number\":100}"));
+	assert_null(strstr(body, "memory_per_node"));
+	p.steps[0].batch.tasks = 5; // at most so many on each
+	p.steps[0].batch.memory_mb = 7;
+	td_auto_free char *all = td_slurm_batch_body(&p.steps[0].batch);
+	assert_non_null(strstr(all, "\"tasks\":5,\"tasks_per_node\":4,"));
+	assert_non_null(strstr(all, "\"memory_per_node\":{\"set\":true,\"number\":7}"));
+}
+
 static void a_sweep_is_every_combination_once(void **state)
 {
 	td_auto_plan struct td_gateway_plan p = {0};
@@ -347,6 +365,7 @@ int main(void)
 		cmocka_unit_test(the_cpus_of_a_task_are_in_its_environment),
 		cmocka_unit_test(a_suspended_job_has_not_failed),
 		cmocka_unit_test(steps_stand_behind_what_they_need),
+		cmocka_unit_test(so_many_on_each_node_and_memory_of_each_cpu),
 		cmocka_unit_test(a_sweep_is_every_combination_once),
 		cmocka_unit_test(who_writes_checkpoints_is_queued_again),
 		cmocka_unit_test(refusals_name_the_step),

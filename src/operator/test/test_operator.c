@@ -115,6 +115,22 @@ static void test_objects(void **state)
 		conf |= td_streq(td_jstr(x, "mountPath"), "/etc/slurm");
 	}
 	assert_true(home && conf);
+	// The plug-ins that plugstack.conf names lie where srun looks for them: without containers, too.
+	for (int containers = 0; containers < 2; containers++) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *with = td_jm_copy(td_json_root(sc));
+		yyjson_mut_val *root = yyjson_mut_doc_get_root(with);
+		td_jm_bool(with, root, "spec.containers.enabled", containers);
+		td_jm_bool(with, root, "spec.accounting.enabled", !containers);
+		td_jm_del(root, "spec.scratch");
+		td_auto(td_json_unref) struct td_json *other = td_json_from_mut(root);
+		td_auto_slurm_files struct td_slurm_files of = {0};
+		td_auto_wants struct td_op_wants ow = {0};
+		objects_of(other, &of, &ow);
+		const yyjson_val *data = td_jget(wanted(&ow, &td_configmaps, "main-config"), "data");
+		assert_non_null(strstr(td_jkey_str(data, "plugstack.conf"), "/opt/tandem/"));
+		const yyjson_val *pod = td_jget(wanted(&ow, &td_statefulsets, "main-login"), "spec.template.spec");
+		assert_non_null(td_jfind(td_jget(pod, "containers.[0].volumeMounts"), "mountPath", "/opt/tandem"));
+	}
 	wanted(&w, &td_deployments, "main-slurmrestd");
 	wanted(&w, &td_services, "main-slurmctld");
 	const yyjson_val *pdb = td_jget(wanted(&w, &td_pdbs, "main-drain-first"), "spec");

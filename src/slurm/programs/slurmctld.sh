@@ -6,6 +6,9 @@
 # With two slurmctlds (spec.controller.replicas) their state is the same directory. Slurm writes there every few
 # seconds who leads (heartbeat), and the second one waits until the first is gone.
 set -eu
+# A kubelet makes this PID 1, and whatever is PID 1 of a container nothing inside can end by SIGKILL. A slurmctld that
+# hangs must be ended (await, below), so something else is PID 1.
+[ $$ != 1 ] || exec /opt/tandem/tandem-standin init sh "$0" "$@"
 state=/var/lib/slurm/slurmctld two=
 [ "$(grep -c '^SlurmctldHost=' /etc/slurm/slurm.conf)" -lt 2 ] || two=yes
 name=$(uname -n)
