@@ -1,6 +1,7 @@
 """A pool in a few lines, for who sees only the end of what a run prints: what is wrong with it at the moment when a test failed. The
 whole is Pool.describe()."""
 import glob
+import json
 import re
 
 LINES, WIDTH = 12, 160
@@ -59,6 +60,19 @@ def stand(pool, name):
     return f"{name}: {'; '.join(found) or 'does not run'}"
 
 
+def where(pool, name):
+    """Where each process of the containers of this host stands, for one that never gets ready."""
+    def of(pid):
+        with open(f"/proc/{pid}/task/{pid}/children") as f, open(f"/proc/{pid}/comm") as c, open(f"/proc/{pid}/wchan") as w:
+            return [f"{c.read().strip()} in {w.read() or '?'}", *(l for child in f.read().split() for l in of(child))]
+    found = []
+    for state in sorted(glob.glob(f"{pool.run_dir}/runc/*/state.json")):
+        with open(state) as s, open(f"{pool.home}/pods/{state.split('/')[-2]}/config.json") as c:
+            if json.load(c).get("hostname") == name:
+                found.append(f"{name}: {', '.join(of(json.load(s)['init_process_pid']))}")
+    return found
+
+
 def last(path, n, word=""):
     """The last n lines of a log with this word."""
     lines = []
@@ -71,7 +85,8 @@ def last(path, n, word=""):
 def brief(pool):
     """At most LINES lines of WIDTH columns."""
     steps = (lambda: [pods(pool)], lambda: [cluster(pool)], lambda: [asked(pool, "sinfo", "-h", "-o", "%P %t %N %E")], lambda: [asked(pool, "squeue", "-h", "-a", "-o", "%i %T %r")],
-             lambda: [stand(pool, "slurmctld")], lambda: [stand(pool, "slurmdbd")], lambda: last(f"{pool.home}/log/pods/slurm_*slurmctld*/slurmctld/*.log", 2),
+             lambda: [stand(pool, "slurmctld")], lambda: [stand(pool, "slurmdbd")],
+             lambda: where(pool, "main-login-0") if "main-login-0" in lines[0] else [], lambda: last(f"{pool.home}/log/pods/slurm_*slurmctld*/slurmctld/*.log", 2),
              lambda: last(f"{pool.home}/log/operator.log", 2, " (?:WARN|ERROR) "), lambda: last(f"{pool.home}/log/bridge.log", 2, " (?:WARN|ERROR) "))
     lines = []
     for step in steps:
