@@ -95,7 +95,9 @@ class Kubectl:
         if those is None:
             return False
         with_opts = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-        grace = 1 if self.options.get("--now") else self.options.get("--grace-period", 0 if self.options.get("--force") else None)
+        grace = "1" if self.options.get("--now") else self.options.get("--grace-period", "0" if self.options.get("--force") else None)
+        if grace == "0" and not self.options.get("--force"):
+            grace = "1"  # kubectl takes nothing off its node without a word
         if grace is not None:
             with_opts["gracePeriodSeconds"] = int(grace)
         going = []
@@ -132,6 +134,8 @@ class Kubectl:
         made = 0
         for o, path, namespaced in those:
             meta = o["metadata"]
+            if namespaced and self.options.get("-n", meta.get("namespace")) != meta.get("namespace", self.options.get("-n")):
+                break  # kubectl says that they differ
             ns = meta.get("namespace", self.options.get("-n", "default")) if namespaced else None
             o = {**o, "metadata": {**meta, **({"namespace": ns} if ns else {})}}
             path = path.format(f"/namespaces/{ns}" if ns else "")

@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+import kubewrite
+
 pytestmark = pytest.mark.feature("F")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -157,3 +159,31 @@ def test_nothing_runs_again_where_more_failed_or_no_time_is_left(tmp_path):
     again = Again(tmp_path)
     for failed, tests, seconds in ((4, ["test_well"] * 4, 600), (2, ["test_well"], 600), (1, ["test_well"], 5)):
         assert again.run(failed, *tests, seconds=seconds) == ((10, failed), ["FAILED test_x.py::test_well@pool - AssertionError: 1"] * len(tests))
+
+
+class Says:
+    """An API server that says to everything what it is told, and keeps what it was asked."""
+
+    def __init__(self, code):
+        self.code, self.asked = code, []
+
+    def call(self, method, path, body=None, kind="application/json"):
+        self.asked.append((method, path, body))
+        return self.code, {"kind": "Pod", "metadata": {"uid": "1"}}
+
+
+@pytest.mark.parametrize("words, seconds", [((), None), (("--grace-period=0",), 1), (("--grace-period=0", "--force"), 0), (("--force",), 0), (("--now",), 1), (("--grace-period=7",), 7)])
+def test_pods_end_as_kubectl_ends_them(words, seconds):
+    """Also where no kubectl is started: none is taken off its node at once but by --force."""
+    said, options = kubewrite.parsed(("pod", "a", "--wait=false", *words))
+    k = kubewrite.Kubectl(Says(200), options, 10)
+    assert k.delete(said) and k.say == ['pod "a" deleted']
+    assert [(m, body.get("gracePeriodSeconds")) for m, _, body in k.server.asked] == [("DELETE", seconds)]
+
+
+def test_an_object_of_another_namespace_is_left_to_kubectl():
+    """Which says that they differ."""
+    pod = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "one"}})
+    for options, made in (({"-n": "other"}, 0), ({"-n": "one"}, 1), ({}, 1)):
+        k = kubewrite.Kubectl(Says(201), options, 10)
+        assert k.make("kubectl-create", pod, False) == made and len(k.server.asked) == made

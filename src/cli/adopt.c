@@ -294,7 +294,9 @@ int td_adopt_main(int argc, char **argv)
 		{.name = "kubeconfig",
 		 .value = "FILE",
 		 TD_OPT_TEXT(&a.remote.kubeconfig),
-		 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME"},
+		 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME (default $KUBECONFIG, where "
+			 "nothing "
+			 "was started here)"},
 	};
 	const struct td_command line = {
 		.name = "adopt",

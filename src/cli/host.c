@@ -153,8 +153,9 @@ static void look(struct host *h, int64_t now)
 		h->leaving = left && td_host_hook(h->after, h->who.name, h->cancel, &err);
 		if (td_cancelled(h->cancel))
 			return; // the key says to the next one that the program has not run
-		td_host_keys_forget(h->dir);
+		// Before the key, by which the next one knows that there is something to clear away.
 		td_host_pull_write(h->dir, PULL, &(const struct td_buf){0}, NULL);
+		td_host_keys_forget(h->dir);
 		if (h->leaving)
 			td_host_complain(&h->last, err.msg); // and once more at the next look
 		return;

@@ -123,9 +123,9 @@ static int change(struct td_kube *k, const char *ns, const char *name, const str
 		for (size_t n = 0; in && n < names->n; n++)
 			if (!td_strv_has(&want, names->v[n]))
 				td_strv_add(&want, names->v[n]);
-		if (in && (r = grant(k, set, names, err)))
-			return r;
-		r = want.n == have.n ? 0 : write_hosts(k, set, &want, err);
+		r = in ? grant(k, set, names, err) : 0;
+		if (!r && want.n != have.n)
+			r = write_hosts(k, set, &want, err);
 	}
 	return r;
 }

@@ -39,15 +39,18 @@ int td_host_pull_write(const char *dir, const char *at, const struct td_buf *pul
 	if (have.s)
 		explicit_bzero(have.s, have.len);
 	if (!pull->len)
-		return unlink(path) && errno != ENOENT && errno != ENOTDIR
-			       ? td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path)
-			       : 0;
+		return td_rm_rf(own, err); // with what a write that was cut has left
 	if ((r = td_mkdir_p(own, 0700, err)))
 		return r;
 	if (!same && (r = td_file_write(path, pull->s, pull->len, 0400, err)))
 		return r;
-	if (!lstat(at, &s))
-		return 0;
+	if (!lstat(at, &s)) {
+		// One that leads nowhere is of a time with another `dir`.
+		if (!S_ISLNK(s.st_mode) || !stat(at, &s))
+			return 0;
+		if (unlink(at))
+			return td_fail_errno(err, TD_INTERNAL, errno, "remove %s", at);
+	}
 	td_auto_free char *above = td_strndup(at, (size_t)(strrchr(at, '/') - at));
 	if ((r = td_mkdir_p(above, 0755, err)))
 		return r;

@@ -85,8 +85,17 @@ static void it_is_for_roots_eyes(void **state)
 	assert_int_equal(td_file_read(file, 99, &got, &e), 0);
 	assert_string_equal(td_buf_str(&got), "{}");
 	assert_int_equal(mode(file), 0400);
+	td_auto_free char *cut = td_asprintf("%s.tmp-x", file); // by a crash in the middle of a write
+	assert_int_equal(td_file_write(cut, one.s, one.len, 0400, &e), 0);
 	assert_int_equal(td_host_pull_write(run, at, &(const struct td_buf){0}, &e), 0); // it was taken
-	assert_false(td_path_exists(file));
+	assert_false(td_path_exists(own));
+	assert_int_equal(td_host_pull_write(run, at, &one, &e), 0); // and comes again
+	assert_int_equal(mode(file), 0400);
+	// The link of a time with another directory leads nowhere after a reboot.
+	assert_int_equal(unlink(at), 0);
+	assert_int_equal(symlink("/nowhere/pull-secret", at), 0);
+	assert_int_equal(td_host_pull_write(run, at, &one, &e), 0);
+	assert_int_equal(mode(file), 0400);
 	// A site's own stays as it is.
 	assert_int_equal(td_mkdir_p(site, 0700, &e), 0);
 	assert_int_equal(td_host_pull_write(run, site, &one, &e), 0);
