@@ -376,6 +376,10 @@ def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
         for t in threads:
             t.join()
     try:
+        # What is not started leaves its GPUs to others at once.
+        refused = lambda: hub.run("session", "start", "--no-wait", "--cluster", "west", "--gpus", "1", "batch", "--", "true", check=False).stderr
+        wait_for("the rule refuses it", lambda: "rule gpus sends" in refused(), 60)
+        assert not [k for k in pool.get("federation", "campus")["state"].get("reserved", {}) if k.startswith("session-")]
         # By the team's limit alone nobody's are started one after the other: their GPUs are promised before a member is asked.
         wait_for("one has the GPU", lambda: at_both("--gpus", "1") or started, 60)
         at_both("--gpus", "1")

@@ -340,6 +340,9 @@ def test_classes_of_storage_groups_are_claimed_by_whom_they_are_granted_to(site)
     words = "nvme is of a storage group, and neither this namespace, which is no Tenant's, nor user eve has it"
     wait_for("it counts", lambda: words in says("eve", of("nvme"), "create", "--dry-run=server"), 60)
     assert "nor user an has it" in says("an", of("nvme")), "no part of a name"
+    older = lambda cls: {**(o := of("disk")), "metadata": {**o["metadata"], "annotations": {"volume.beta.kubernetes.io/storage-class": cls}}}
+    assert words in says("eve", older("nvme")), "the older annotation counts before the field"
+    assert not says("eve", older("disk"), "create", "--dry-run=server")
     assert not says("eve", of("disk"), "create", "--dry-run=server")
     assert not says("ann", of("nvme"))
     c.kubectl("label", "pvc", "c", "-n", "free", "x=y", "--as", "eve")  # what is there stays

@@ -194,9 +194,13 @@ def test_what_somebody_changed_is_mended_and_what_is_others_stays(pool):
     pool.shell("sacctmgr", "-i", "remove", "account", "theirs")
     # They stay, and keep the Tenant's from going with them unseen.
     assert ("optics", "researcher") in associations(pool, "optics")
+    # Nor does one go that a Tenant names which has not got it.
+    pool.apply(tenant("optics", {}, namespaces=[]))
+    wait_for("it is refused", lambda: condition(pool, "optics", "AccountReady")[1] == "AccountExists")
     pool.kubectl("delete", "tenant", "physics", "--wait=false")
     wait_for("it waits for them", lambda: condition(pool, "physics", "Deleting")[1] == "AccountsBelow" and "optics" in condition(pool, "physics", "Deleting")[2])
     assert ("optics", "researcher") in associations(pool, "optics")
+    pool.kubectl("delete", "tenant", "optics", "--wait=false")
     pool.shell("sacctmgr", "-i", "modify", "account", "optics", "set", "parent=root")
     wait_for("it goes", lambda: not pool.items("tenants"))
     assert ("optics", "researcher") in associations(pool, "optics")

@@ -153,10 +153,8 @@ static int of_group(struct td_req *q, const yyjson_val *was, const yyjson_val *n
 		return 0;
 	td_refuse(r, 403, NULL,
 		  "persistentvolumeclaims \"%s\" is forbidden: spec.storageClassName: %s is of storage group %s, and "
-		  "neither "
-		  "this namespace, which is no Tenant's, nor user %s has it: claim it in a namespace of a Tenant that "
-		  "has the "
-		  "group, or have the user added (users of spec.storageGroups of the SlurmCluster)",
+		  "neither this namespace, which is no Tenant's, nor user %s has it: claim it in a namespace of a "
+		  "Tenant that has the group, or have the user added (users of spec.storageGroups of the SlurmCluster)",
 		  name, class, group, q->user.name);
 	return td_refuse_about(r, "", "persistentvolumeclaims", name);
 }

@@ -290,5 +290,9 @@ int td_hub_start_still(const struct td_hub_start *s, struct td_error *err);
 // seconds, until its member shows them. TD_THROTTLED: his team, or he, has as much as it may.
 int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, struct td_hub_run *r,
 			   struct td_error *err);
+// A session that surely is not started leaves what it was promised to others. promise: its name; "" or NULL: none.
+void td_hub_session_not(struct td_gateway *g, const struct td_hub *h, const char *promise);
 // Whether the session q->args[0] may be resumed, or have so many replicas (0: it is resumed). TD_THROTTLED as above.
-int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_t replicas, struct td_error *err);
+// *ret_promise: the name of what it was promised; NULL: nothing was. The caller frees it.
+int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_t replicas, char **ret_promise,
+			struct td_error *err);

@@ -3,6 +3,7 @@
 #include "gateway/hub.h"
 
 #include "api/status.h"
+#include "base/rand.h"
 
 #include <string.h>
 
@@ -386,7 +387,8 @@ int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_
 		rc = write(g, &now, r, c, err);
 		if (rc != TD_CONFLICT)
 			return rc;
-		if ((rc = td_cancel_wait(c, AGAIN_MS)))
+		if ((rc = td_cancel_wait(
+			     c, AGAIN_MS + td_random_below(AGAIN_MS * (1 + tries))))) // not in step with others
 			return td_fail(err, rc, "cancelled");
 	}
 	return td_fail(err, TD_TRANSIENT, "Federation %s is changed all the time", v->hub->name);

@@ -179,7 +179,10 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 	struct td_hub_start at = {0};
 	if (more && (*ret = td_hub_start_begin(q, h, &at, err)))
 		return true;
-	if (more && ((*ret = td_hub_session_more(q, h, replicas, err)) || (*ret = td_hub_start_still(&at, err)))) {
+	td_auto_free char *promise = NULL;
+	if (more &&
+	    ((*ret = td_hub_session_more(q, h, replicas, &promise, err)) || (*ret = td_hub_start_still(&at, err)))) {
+		td_hub_session_not(q->g, h, promise);
 		td_hub_start_end(q, h, &at, true);
 		return true;
 	}
@@ -193,6 +196,8 @@ bool td_hub_session(struct td_gateway_ask *q, const char *what, int *ret, struct
 					 .body_len = n,
 					 .timeout_ms = CALL_MS};
 	*ret = td_hub_do(q->g, &call, td_gateway_cancel(q), &j, err);
+	if (*ret && *ret != TD_UNCERTAIN)
+		td_hub_session_not(q->g, h, promise);
 	if (more)
 		td_hub_start_end(q, h, &at, *ret != TD_UNCERTAIN);
 	if (*ret == TD_NOT_FOUND)
@@ -275,11 +280,47 @@ static int choose(struct td_gateway_ask *q, struct td_hub_view *view, const stru
 	return 0;
 }
 
-// *ret_own: no member that may have it lets sessions through, so it is the hub's own cluster's, as without a federation.
+// Gives it to a member. *ret_own: no member that may have it lets sessions through, so it is the hub's own cluster's, as
+// without a federation.
+static int place(struct td_gateway_ask *q, struct td_hub_view *view, struct td_hub_run *r, const struct td_hub_run *of,
+		 const struct td_hub_start *at, bool *ret_own, struct td_error *err)
+{
+	const struct td_hub *h = view->hub;
+	bool closed = true;
+	int rc;
+	for (size_t tries = 0; tries <= h->n_members; tries++) {
+		const char *member = NULL;
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		struct td_error e = TD_ERROR_INIT;
+		if ((rc = choose(q, view, r, &member, err))) {
+			*ret_own = closed && rc == TD_INVALID && r->refused.n && !r->insists;
+			return rc;
+		}
+		if ((rc = td_hub_start_still(at, err)))
+			return rc;
+		rc = give(q, h, member, of && td_streq(of->member, member) ? of->there : NULL, &j, &e);
+		if (!rc) {
+			const char *id = td_jstr_or(td_json_root(j), "id", "");
+			free(q->args[0]);
+			q->args[0] = td_strdup(id); // for the record of changes
+			remember(q->user.name, id, member);
+			answer(q, 201, j, member);
+			return 0;
+		}
+		// What a member refuses or is not reached for, another one may take; what it may have done is not done
+		// twice.
+		if (rc != TD_TRANSIENT && rc != TD_DENIED && rc != TD_UNSUPPORTED)
+			return td_fail(err, rc, "%s", e.msg);
+		closed = closed && rc == TD_DENIED;
+		td_strv_add(&r->refused, member);
+		td_strv_add(&r->refused_why, e.msg);
+	}
+	return td_fail(err, TD_TRANSIENT, "no member takes it now");
+}
+
 static int start(struct td_gateway_ask *q, const struct td_hub *h, const struct td_hub_start *at, bool *ret_own,
 		 struct td_error *err)
 {
-	bool closed = true;
 	td_auto_hub_run struct td_hub_run r = {0}, of = {0};
 	td_auto_view struct td_hub_view view = {0};
 	r.user = td_strdup(q->user.name);
@@ -295,34 +336,10 @@ static int start(struct td_gateway_ask *q, const struct td_hub *h, const struct 
 		return rc;
 	if ((rc = td_hub_session_allowed(q, &view, &r, err)))
 		return rc;
-	for (size_t tries = 0; tries <= h->n_members; tries++) {
-		const char *member = NULL;
-		td_auto(td_json_unref) struct td_json *j = NULL;
-		struct td_error e = TD_ERROR_INIT;
-		if ((rc = choose(q, &view, &r, &member, err))) {
-			*ret_own = closed && rc == TD_INVALID && r.refused.n && !r.insists;
-			return rc;
-		}
-		if ((rc = td_hub_start_still(at, err)))
-			return rc;
-		rc = give(q, h, member, of_run && td_streq(of.member, member) ? of.there : NULL, &j, &e);
-		if (!rc) {
-			const char *id = td_jstr_or(td_json_root(j), "id", "");
-			free(q->args[0]);
-			q->args[0] = td_strdup(id); // for the record of changes
-			remember(q->user.name, id, member);
-			answer(q, 201, j, member);
-			return 0;
-		}
-		// What a member refuses or is not reached for, another one may take; what it may have done is not done
-		// twice.
-		if (rc != TD_TRANSIENT && rc != TD_DENIED && rc != TD_UNSUPPORTED)
-			return td_fail(err, rc, "%s", e.msg);
-		closed = closed && rc == TD_DENIED;
-		td_strv_add(&r.refused, member);
-		td_strv_add(&r.refused_why, e.msg);
-	}
-	return td_fail(err, TD_TRANSIENT, "no member takes it now");
+	rc = place(q, &view, &r, of_run ? &of : NULL, at, ret_own, err);
+	if (rc && rc != TD_UNCERTAIN && !*ret_own)
+		td_hub_session_not(q->g, h, r.object);
+	return rc;
 }
 
 bool td_hub_session_starts(struct td_gateway_ask *q, int *ret, struct td_error *err)

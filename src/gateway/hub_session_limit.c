@@ -3,6 +3,7 @@
 #include "gateway/hub.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/rand.h"
 
 #include <inttypes.h>
@@ -78,17 +79,37 @@ static int allowed_one(struct td_gateway_ask *q, struct td_hub_view *view, const
 	return over ? td_fail(err, TD_THROTTLED, "%s", over) : 0;
 }
 
+void td_hub_session_not(struct td_gateway *g, const struct td_hub *h, const char *promise)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	struct td_error e = TD_ERROR_INIT;
+	if (!promise || !*promise)
+		return;
+	// Nobody else writes a promise of this name, so it is taken away whatever the Federation says besides.
+	td_jm_key_set(d, td_jm_obj(d, o, "state.reserved"), promise, yyjson_mut_null(d));
+	if (td_kube_patch(g->kube, TD_AT(&td_federations, NULL, h->name), TD_PATCH_MERGE, o, g->cancel, NULL, &e))
+		td_debug("what %s was promised in Federation %s counts for some seconds yet: %s", promise, h->name,
+			 e.msg);
+}
+
 // As a run before it is given to a member: what sessions of others of the team are promised, by any gateway, counts.
 static int promise(struct td_gateway_ask *q, struct td_hub_view *view, struct td_hub_run *r, const char *then,
 		   struct td_error *err)
 {
 	uint64_t word = 0;
 	td_auto_free char *over = NULL;
+	if (r->holds <= 0)
+		return 0;
 	td_random(&word, sizeof(word));
 	free(r->object);
 	r->object = td_asprintf("session-%016" PRIx64, word);
 	r->until_s = td_real_ms(&td_clock_system) / 1000 + TD_FED_SESSION_S;
 	int rc = td_hub_promise(q->g, view, r, td_gateway_cancel(q), &over, err);
+	if (rc == TD_UNCERTAIN) { // it may be promised, but no member is asked
+		td_hub_session_not(q->g, view->hub, r->object);
+		return td_fail(err, TD_TRANSIENT, "Federation %s: %s", view->hub->name, err->msg);
+	}
 	return rc || !over ? rc : td_fail(err, TD_THROTTLED, "%s%s", over, then);
 }
 
@@ -109,7 +130,8 @@ int td_hub_session_allowed(struct td_gateway_ask *q, struct td_hub_view *view, s
 	return rc || !l || l->gpus < 0 ? rc : promise(q, view, r, ": it is not started now", err);
 }
 
-int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_t replicas, struct td_error *err)
+int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_t replicas, char **ret_promise,
+			struct td_error *err)
 {
 	td_auto_hub_run struct td_hub_run r = {0};
 	td_auto_view struct td_hub_view view = {0};
@@ -134,5 +156,8 @@ int td_hub_session_more(struct td_gateway_ask *q, const struct td_hub *h, int64_
 	s.asks += it.is.asks;
 	s.waits += it.is.waits;
 	rc = allowed_one(q, &view, &r, &s, err);
-	return rc || td_hub_limit(h, r.team)->gpus < 0 ? rc : promise(q, &view, &r, "", err);
+	if (rc || td_hub_limit(h, r.team)->gpus < 0 || (rc = promise(q, &view, &r, "", err)))
+		return rc;
+	*ret_promise = td_steal(r.object);
+	return 0;
 }

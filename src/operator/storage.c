@@ -8,10 +8,10 @@
 #include <string.h>
 
 // What pods have of their own. A file system may lie neither over nor below these.
-static const char *const reserved[] = {"/bin",  "/boot",  "/datasets",   "/dev",     "/etc",
-				       "/lib",  "/lib64", "/opt/tandem", "/proc",    "/run",
-				       "/sbin", "/sys",   "/usr",        "/var/run", "/var/spool/slurmd",
-				       "/root", "/tmp",   "/var/tmp"};
+static const char *const reserved[] = {"/bin",  "/boot",  "/datasets",   "/dev",           "/etc",
+				       "/lib",  "/lib64", "/opt/tandem", "/proc",          "/run",
+				       "/sbin", "/sys",   "/usr",        "/var/run",       "/var/spool/slurmd",
+				       "/root", "/tmp",   "/var/tmp",    "/var/lib/tandem"};
 
 #define GROUPFS "/var/lib/tandem/groups" // TD_GROUPFS of spank/groupfs.h
 
@@ -57,14 +57,24 @@ static void check_apart(const yyjson_val *sc, const yyjson_val *x, struct td_str
 	const char *name = td_jstr_or(x, "name", ""), *path = td_jstr_or(x, "mountPath", "");
 	yyjson_val *y;
 	size_t i, n;
+	bool there = false; // another entry is the homes
 	yyjson_arr_foreach (td_jget(sc, "spec.storage"), i, n, y) {
 		const char *other = td_jstr_or(y, "mountPath", "");
-		if (!td_streq(td_jstr(y, "name"), name) && (below(path, other) || below(other, path)))
+		if (td_streq(td_jstr(y, "name"), name))
+			continue;
+		there |= !strcmp(other, "/home");
+		if (below(path, other) || below(other, path))
 			td_strv_addf(problems,
 				     "spec.storage: \"%s\" is of a storage group, and its mountPath %s lies in or over "
 				     "%s of \"%s\"; give it a path of its own",
 				     name, path, other, td_jstr_or(y, "name", ""));
 	}
+	// slurmstepd makes the path as root, and a directory above it would be a user's.
+	if (below(path, "/home") && !there)
+		td_strv_addf(problems,
+			     "spec.storage: \"%s\" is of a storage group, and its mountPath %s lies in or over /home, "
+			     "where users' own directories are; give it a path of its own",
+			     name, path);
 }
 
 // A file system of a storage group is shown by slurmstepd to some jobs: in a pod that many share it cannot be.

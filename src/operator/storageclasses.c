@@ -72,9 +72,10 @@ void td_op_storage_classes(struct td_op_tenant_pass *p)
 	if (!any && p->ts->classes_clean)
 		return;
 	int r = td_kube_list(p->ts->op->k, &classes, NULL, NULL, NULL, p->c, &all, &e);
-	for (size_t i = 0; i < all.n && !r; i++) {
+	for (size_t i = 0; i < all.n; i++) { // one that cannot be marked leaves no other one open
 		td_auto_free char *users = td_op_storage_class_users(&clusters, all.v[i]->name);
-		r = mark(p, all.v[i], users, &e);
+		int r2 = mark(p, all.v[i], users, &e);
+		r = r2 ? r2 : r;
 	}
 	p->ts->classes_clean = r == TD_NOT_FOUND || (!r && !any);
 	// Tenants are held by their quotas all the same.

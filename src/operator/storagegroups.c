@@ -8,6 +8,7 @@
 #include "kube/tenant.h"
 #include "pool/storagegroup.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const words[] = {"persistentvolumeclaims", "requests.storage"};
@@ -46,6 +47,15 @@ static const yyjson_val *root_of(const struct td_op_tenant_pass *p)
 	return p->sc ? p->sc->root : NULL;
 }
 
+// Those of the pass: each Tenant asks, and they may name many users.
+static size_t groups_of(struct td_op_tenant_pass *p, const struct td_pool_storage_group **ret)
+{
+	if (!p->storage_groups)
+		p->n_storage_groups = read_groups(p->arena, root_of(p), &p->storage_groups);
+	*ret = p->storage_groups;
+	return p->n_storage_groups;
+}
+
 // The groups that a Tenant, and those above it, have been granted.
 static size_t granted(const struct td_op_tenant_pass *p, size_t at, const char *const **ret)
 {
@@ -64,15 +74,15 @@ static size_t granted(const struct td_op_tenant_pass *p, size_t at, const char *
 	return n;
 }
 
-size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t at, const char *const **ret)
+size_t td_op_tenant_denied(struct td_op_tenant_pass *p, size_t at, const char *const **ret)
 {
 	struct td_op_tenant *t = &p->v[at];
-	struct td_pool_storage_group *groups;
+	const struct td_pool_storage_group *groups;
 	const char *const *has;
 	*ret = t->denied;
 	if (t->denied)
 		return t->n_denied;
-	size_t n_groups = read_groups(p->arena, root_of(p), &groups), n_has = granted(p, at, &has), most = 1, n = 0;
+	size_t n_groups = groups_of(p, &groups), n_has = granted(p, at, &has), most = 1, n = 0;
 	for (size_t i = 0; i < n_groups; i++)
 		most += groups[i].n_classes * TD_LEN(words);
 	const char **v = td_arena_alloc(p->arena, most * sizeof(*v));
@@ -100,11 +110,11 @@ bool td_op_storage_grouped(const yyjson_val *sc, const char *entry)
 	return false;
 }
 
-bool td_op_tenant_sees(const struct td_op_tenant_pass *p, size_t at, const char *entry)
+bool td_op_tenant_sees(struct td_op_tenant_pass *p, size_t at, const char *entry)
 {
-	struct td_pool_storage_group *groups;
+	const struct td_pool_storage_group *groups;
 	const char *const *has;
-	size_t n = read_groups(p->arena, root_of(p), &groups), n_has = granted(p, at, &has);
+	size_t n = groups_of(p, &groups), n_has = granted(p, at, &has);
 	return td_pool_storage_sees(groups, n, entry, has, n_has);
 }
 
@@ -115,15 +125,20 @@ static void members(const struct td_op_tenant_pass *p, size_t at, struct td_strv
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(p->v[at].o->root, "spec.members"), i, n, m) {
 		const char *user = td_jstr(m, "user");
-		if (user && td_kube_tenant_runs(m) && !td_strv_has(ret, user))
+		if (user && td_kube_tenant_runs(m))
 			td_strv_add(ret, user);
 	}
 }
 
-char *td_op_storage_people(const struct td_op_tenant_pass *p)
+static int by_text(const void *a, const void *b)
 {
-	struct td_pool_storage_group *groups;
-	size_t n = read_groups(p->arena, root_of(p), &groups), i, len;
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char *td_op_storage_people(struct td_op_tenant_pass *p)
+{
+	const struct td_pool_storage_group *groups;
+	size_t n = groups_of(p, &groups), i, len;
 	td_auto_buf struct td_buf b = {0};
 	yyjson_val *x;
 	yyjson_arr_foreach (td_jget(root_of(p), "spec.storage"), i, len, x) {
@@ -136,12 +151,14 @@ char *td_op_storage_people(const struct td_op_tenant_pass *p)
 				members(p, t, &who);
 		for (size_t g = 0; g < n; g++)
 			for (size_t u = 0; u < groups[g].n_users; u++)
-				if (td_pool_storage_users(groups, n, name, groups[g].users[u]) &&
-				    !td_strv_has(&who, groups[g].users[u]))
+				if (td_pool_storage_users(&groups[g], 1, name, groups[g].users[u]))
 					td_strv_add(&who, groups[g].users[u]);
+		if (who.n)
+			qsort(who.v, who.n, sizeof(*who.v), by_text);
 		td_buf_printf(&b, "%s %s", name, td_jstr_or(x, "mountPath", ""));
 		for (size_t u = 0; u < who.n; u++)
-			td_buf_printf(&b, " %s", who.v[u]);
+			if (!u || strcmp(who.v[u], who.v[u - 1]) != 0)
+				td_buf_printf(&b, " %s", who.v[u]);
 		td_buf_puts(&b, "\n");
 	}
 	return td_buf_take(&b);

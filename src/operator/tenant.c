@@ -374,8 +374,10 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 	}
 	*again_ms = 0;
 	td_op_storage_classes(&p);
-	if (!p.n) // groups of storage may have users
+	if (!p.n) { // groups of storage may have users, and a StorageClass may be new
+		*again_ms = td_op_storage_groups_any(ts->op) ? AGAIN_MS : 0;
 		return td_op_tenant_filters(&p, err);
+	}
 
 	int r = 0, r2;
 	struct td_error e = TD_ERROR_INIT;

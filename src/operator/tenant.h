@@ -65,6 +65,9 @@ struct td_op_tenant_pass {
 	struct td_pool_tenant *p; // the same tenants, for room pool
 	size_t n;
 	struct td_op_storage *storage; // tenant_storage.c
+	struct td_pool_storage_group
+		*storage_groups; // of the SlurmCluster, as storagegroups.c reads them; NULL: not yet
+	size_t n_storage_groups;
 	struct td_arena *arena;
 	struct td_cancel *c;
 	int64_t again_ms;
@@ -139,12 +142,12 @@ int td_op_tenant_storage_write(struct td_op_tenant_pass *p, size_t i, const char
 
 // The words of a ResourceQuota that are 0 for tenant i: classes of storage groups that neither it nor one above it has been
 // granted. Returns their number; all in the arena.
-size_t td_op_tenant_denied(const struct td_op_tenant_pass *p, size_t i, const char *const **ret);
+size_t td_op_tenant_denied(struct td_op_tenant_pass *p, size_t i, const char *const **ret);
 // May pods of tenant i have this entry of spec.storage? What is in no group is everybody's.
-bool td_op_tenant_sees(const struct td_op_tenant_pass *p, size_t i, const char *entry);
+bool td_op_tenant_sees(struct td_op_tenant_pass *p, size_t i, const char *entry);
 // Whose jobs have which file system of a storage group, as spank/groupfs.h reads it; "": none is in a group. The caller
 // frees it.
-char *td_op_storage_people(const struct td_op_tenant_pass *p);
+char *td_op_storage_people(struct td_op_tenant_pass *p);
 
 // ---- storageclasses.c ----
 

@@ -1,6 +1,7 @@
 // Which accounts' native jobs have which filter of system calls (spank/filter.h), and whose have which file systems of
-// storage groups (spank/groupfs.h): the ConfigMap CLUSTER-filters beside the SlurmCluster, which slurmd pods have mounted. It is written before an account is made, so that no job comes first
-// but in the moments until the kubelets have it.
+// storage groups (spank/groupfs.h): the ConfigMap CLUSTER-filters beside the SlurmCluster, which slurmd pods have
+// mounted. It is written before an account is made, so that no job comes first but in the moments until the kubelets
+// have it.
 #include "operator/tenant.h"
 
 #include "base/log.h"

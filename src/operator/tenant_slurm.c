@@ -192,8 +192,8 @@ static bool of_tenant(const struct td_op_tenant_pass *p, const char *account)
 	return false;
 }
 
-// Names the accounts that somebody, as a coordinator may, has made below one of Tandem's: slurmdbd would remove them with
-// it. *ret NULL: there are none.
+// Names the accounts that are below one of Tandem's, such as those of a coordinator: slurmdbd would remove them with it.
+// One that a Tenant names is of the rows, and may be no Tenant's all the same. *ret NULL: there are none.
 static int below(struct tenant_work *w, const char *account, const char **ret, struct td_error *err)
 {
 	td_auto_strv struct td_strv names = {0};
@@ -206,11 +206,15 @@ static int below(struct tenant_work *w, const char *account, const char **ret, s
 	if (r)
 		return r;
 	const char *one = NULL;
-	for (size_t i = 0; i < all.n; i++)
-		if ((!all.v[i].user || !*all.v[i].user) && td_streq(all.v[i].parent, account)) {
-			td_buf_printf(&b, "%s%s", b.len ? ", " : "", all.v[i].account);
-			one = all.v[i].account;
+	for (size_t i = 0; i < all.n + w->rows.n_assocs; i++) {
+		const struct td_pool_assoc *row = i < all.n ? NULL : &w->rows.assocs[i - all.n];
+		const char *user = row ? row->user : all.v[i].user, *parent = row ? row->parent : all.v[i].parent,
+			   *name = row ? row->account : all.v[i].account;
+		if ((!user || !*user) && td_streq(parent, account)) {
+			td_buf_printf(&b, "%s%s", b.len ? ", " : "", name);
+			one = name;
 		}
+	}
 	*ret = one ? td_arena_printf(
 			     w->p->arena,
 			     "somebody has made accounts below account %s, which would go with it: %s. Remove them, "

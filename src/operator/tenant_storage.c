@@ -134,7 +134,7 @@ static struct td_pool_storage_space read_space(struct td_op_tenant_pass *p, cons
 					      .room = room_of(p, x->ns, word)};
 }
 
-static bool denied(const struct td_op_tenant_pass *p, size_t at, const char *word)
+static bool denied(struct td_op_tenant_pass *p, size_t at, const char *word)
 {
 	const char *const *no;
 	size_t n = td_op_tenant_denied(p, at, &no), i = 0;

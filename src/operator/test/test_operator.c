@@ -1083,6 +1083,12 @@ static void test_storage(void **state)
 		     "spec.storage: \"v\" is in storage group \"g\", where nothing makes directories");
 	storage_says(V("/home/v, claim: v, where: compute", "fileSystems: [v]"),
 		     "spec.storage: \"v\" is of a storage group, and its mountPath /home/v lies in or over /home of");
+	storage_says("{scratch: {}, storage: [{name: v, mountPath: /home/ann/v, claim: v, where: compute}], "
+		     "storageGroups: [{name: g, fileSystems: [v]}]}",
+		     "spec.storage: \"v\" is of a storage group, and its mountPath /home/ann/v lies in or over /home, "
+		     "where");
+	storage_says(V("/var/lib/tandem/groups/v, claim: v, where: compute", "fileSystems: [v]"),
+		     "spec.storage[1].mountPath: /var/lib/tandem/groups/v lies in or over /var/lib/tandem, which");
 	storage_says(
 		"{storage: [{name: v, mountPath: /v, claim: v, where: compute}], storageGroups: [{name: g, "
 		"fileSystems: [v]}]}",
@@ -1701,7 +1707,7 @@ static void test_file_systems_of_groups(void **state)
 	}
 	struct td_op_tenant_pass p = {.sc = cluster, .v = t, .p = pt, .n = TD_LEN(specs), .arena = a};
 	td_auto_free char *people = td_op_storage_people(&p);
-	assert_string_equal(people, "v /v ann lea eve\nw /w\n");
+	assert_string_equal(people, "v /v ann eve lea\nw /w\n");
 	assert_string_equal(td_op_tenant_storage(&p, 1), "rw:claim:home:h:/home:\nrw:claim:v:c:/v:");
 	assert_string_equal(td_op_tenant_storage(&p, 2), "rw:claim:home:h:/home:");
 	static const struct {
@@ -1989,6 +1995,7 @@ static void test_storage_groups(void **state)
 		assert_string_equal(td_op_tenant_claims(&p, i), said[i]);
 	}
 	p.sc = NULL; // the next pass, which knows nothing of groups
+	p.storage_groups = NULL;
 	t[0].denied = NULL;
 	const char *const *v;
 	assert_int_equal(td_op_tenant_denied(&p, 0, &v), 0);
