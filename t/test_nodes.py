@@ -182,12 +182,12 @@ def cloud(own_pool):
     pool = own_pool
     wait_for("both are idle", lambda: settled(pool))
     try:
-        patch(pool, {"nodeSelector": {"cloud": "yes"}, "autoscale": {"min": 0, "max": 2, "idleTime": "1s", "node": {"cpus": 2, "memory": "200Mi", "gres": "gpu:8"}}})
+        patch(pool, {"nodeSelector": {"cloud": "yes"}, "tolerations": [{"key": "example.com/gpu", "operator": "Exists"}], "autoscale": {"min": 0, "max": 2, "idleTime": "1s", "node": {"cpus": 2, "memory": "200Mi", "gres": "gpu:8"}}})
         wait_for("no machine is there, and two may be made", lambda: slurmds(pool, "pool") == [] and sorted(sinfo(pool)) == ["pool-to-come-1", "pool-to-come-2"])
         yield pool
     finally:
         pool.shell("scancel", "-u", "root")
-        patch(pool, {"nodeSelector": None, "autoscale": None})
+        patch(pool, {"nodeSelector": None, "tolerations": None, "autoscale": None})
         pool.kubectl("label", "node", "n0", "n1", "cloud-")
         wait_for("both are there", lambda: sinfo(pool) == {"n0": "idle", "n1": "idle"})
 
@@ -203,6 +203,7 @@ def test_a_machine_is_made_for_jobs_that_wait_and_goes_when_it_is_idle(cloud):
     where = lambda ident: pool.shell("squeue", "-h", "-j", ident, "-t", "R", "-o", "%N").strip()  # noqa: E731
     refused = pool.cmd("shell", "--", "sbatch", "--gres=gpu:9", "--wrap", "true", check=False)
     assert refused.returncode != 0 and "node" in refused.stderr  # no machine of this kind could have it
+    assert pool.get("slurmcluster", "main", *NS)["status"]["autoscale"] == [{"nodeSet": "pool", "max": 2, "taints": ["example.com/gpu"]}]
     first = submit()
     wait_for("a machine is asked for", lambda: len(asked()) == 1)
     assert asked()[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "200Mi", "nvidia.com/gpu": "8"}

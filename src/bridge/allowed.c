@@ -7,6 +7,7 @@
 #include "pool/allowed.h"
 #include "slurm/bound.h"
 #include "slurm/hostlist.h"
+#include "slurm/tocome.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,10 +52,13 @@ int td_allowed_find(struct td_bridge *b, const struct td_slurm_job *j, const str
 	td_bridge_pool_nodes(all, any, w.kinds, *j->partition ? j->partition : NULL, &v);
 	for (size_t i = 0; i < all->n; i++) {
 		struct td_pool_node empty = emptied(&v[i]);
+		// Who asks for machines that are not there gets none.
+		bool none = *is.features && strstr(is.features, TD_SLURM_TO_COME_FEATURE) &&
+			    td_slurm_is_to_come(all->v[i].features);
 		x[i] = (struct td_pool_allowed_node){
 			.name = all->v[i].name,
 			.features = all->v[i].active,
-			.partition = v[i].feasible,
+			.partition = v[i].feasible && !none,
 			.named = in_named[i],
 			.excluded = in_excluded[i],
 			.reserved = in_reserved[i],

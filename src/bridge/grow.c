@@ -32,6 +32,7 @@ struct grow_look {
 	size_t n;
 	const char *names[TD_GROW_SETS];
 	bool *in;                 // of each node, TD_GROW_SETS each: whether it is of that set
+	bool *there;              // of each node: it is a machine, and serves
 	struct td_buf partitions; // of all nodes of the sets: "a,b"
 	struct td_grow_set sets[TD_GROW_SETS];
 	long long most[TD_GROW_SETS];  // nodes that it may have
@@ -127,9 +128,8 @@ static void add(struct grow_look *k, const struct td_policies_known *x)
 	const struct td_allowed_ask ask = {.nodes = k->all, .reserves = &reserves, .cancel = k->b->cancel};
 	if (td_allowed_find(k->b, &j, &ask, may, &n, &e) || reserves)
 		return;
-	for (size_t i = 0; i < k->all->n; i++)
-		for (size_t s = 0; s < k->n_sets && may[i]; s++)
-			some |= g->in[s] |= k->in[i * TD_GROW_SETS + s];
+	for (size_t s = 0; s < k->n_sets; s++)
+		some |= g->in[s] = td_pool_grow_like(&k->in[s], TD_GROW_SETS, k->there, may, k->all->n);
 	if (!some)
 		return;
 	g->may = k->may[k->n] = td_steal(may);
@@ -205,6 +205,7 @@ static void read_members(struct grow_look *k)
 	td_auto_strv struct td_strv marks = {0}, partitions = {0};
 	const char *last = NULL;
 	k->in = td_calloc((k->all->n + 1) * TD_GROW_SETS, sizeof(*k->in));
+	k->there = td_calloc(k->all->n + 1, sizeof(*k->there));
 	for (size_t s = 0; s < k->n_sets; s++) {
 		td_auto_free char *mark = td_slurm_set_feature(k->names[s]);
 		td_strv_add(&marks, mark);
@@ -214,6 +215,7 @@ static void read_members(struct grow_look *k)
 		bool *in = &k->in[i * TD_GROW_SETS], any = false;
 		for (size_t s = 0; s < k->n_sets; s++)
 			any |= in[s] = td_bridge_lists(n->features, marks.v[s]);
+		k->there[i] = any && serves(n) && !td_slurm_is_to_come(n->features);
 		if (!any || empty(n->partitions) || td_streq(last, n->partitions))
 			continue;
 		last = n->partitions;
@@ -339,6 +341,7 @@ void td_growth_pass(struct td_bridge *b, struct td_slurm *slurm, const struct td
 	for (size_t i = 0; i < k->n; i++)
 		free(k->may[i]);
 	free(k->in);
+	free(k->there);
 	td_buf_done(&k->partitions);
 	free(k);
 	int64_t pause = (td_now(b) - began) * SHARE;

@@ -245,5 +245,10 @@ void td_op_autoscale_told(struct td_op *op, const struct td_object *sc, yyjson_m
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
 		td_jm_str(d, o, "nodeSet", sets.v[i]->name);
 		td_jm_int(d, o, "max", td_jint(set, "spec.autoscale.max", 0));
+		yyjson_val *x;
+		size_t k, n;
+		yyjson_arr_foreach (td_jget(set, "spec.tolerations"), k, n, x)
+			if (td_jstr(x, "key") && !td_streq(td_jstr(x, "effect"), "PreferNoSchedule"))
+				yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, o, "taints"), td_jstr(x, "key"));
 	}
 }

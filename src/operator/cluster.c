@@ -30,6 +30,7 @@ struct facts {
 	struct td_slurm_fabric_table fabric;
 	struct td_strv planes;  // what is wrong with nodes' planes
 	struct td_strv to_come; // lines of machines that may be made
+	struct td_strv types;   // of their GPUs
 	size_t may_come;
 };
 
@@ -44,6 +45,7 @@ static void facts_done(struct facts *f)
 	td_slurm_fabric_done(&f->fabric);
 	td_strv_done(&f->planes);
 	td_strv_done(&f->to_come);
+	td_strv_done(&f->types);
 }
 
 static void note_memory(struct facts *f, long long cpus, long long memory_mb)
@@ -154,6 +156,7 @@ static void add_to_come(struct facts *f, const struct td_objects *sets)
 		if (!line || !td_slurm_to_come_size(set, &cpus, &memory_mb))
 			continue;
 		td_strv_add(&f->to_come, line);
+		td_slurm_to_come_types(set, &f->types);
 		f->may_come += td_slurm_to_come(set);
 		note_memory(f, cpus, memory_mb);
 	}
@@ -428,6 +431,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 				       .to_come = (const char *const *)f.to_come.v,
 				       .n_to_come = f.to_come.n,
 				       .may_come = f.may_come,
+				       .types_to_come = (const char *const *)f.types.v,
+				       .n_types_to_come = f.types.n,
 				       .node_sets = (const char *const *)f.sets.v,
 				       .n_node_sets = f.sets.n,
 				       .own_kubelet = !op->image};

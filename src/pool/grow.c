@@ -123,6 +123,20 @@ void td_pool_grow(struct td_grow_node *v, size_t n, struct td_grow_set *sets, si
 		memcpy(v, p.v, n * sizeof(*v));
 }
 
+bool td_pool_grow_like(const bool *in, size_t stride, const bool *there, const bool *may, size_t n)
+{
+	bool some = false, any = false;
+	for (size_t i = 0; i < n; i++) {
+		if (!in[i * stride])
+			continue;
+		if (there[i] && may[i])
+			return true;
+		any |= there[i];
+		some |= may[i];
+	}
+	return some && !any;
+}
+
 // ---- how many nodes ----
 
 enum { MADE_MS = 15 * 60000, BEGINS_MS = 60000 };

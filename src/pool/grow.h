@@ -37,6 +37,11 @@ struct td_grow_job {
 void td_pool_grow(struct td_grow_node *v, size_t n, struct td_grow_set *sets, size_t n_sets,
 		  const struct td_grow_job *jobs, size_t n_jobs);
 
+// May a job run on new nodes of a set? As on those of it that serve. Where none does, as on all of it: nothing better is
+// known. in: of each of n nodes, `stride` apart, whether it is of the set; there: whether it serves; may: whether the job may
+// run there.
+bool td_pool_grow_like(const bool *in, size_t stride, const bool *there, const bool *may, size_t n);
+
 // ---- how many nodes a NodeSet shall have ----
 
 struct td_grow_policy {

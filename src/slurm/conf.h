@@ -86,6 +86,8 @@ struct td_slurm_facts {
 	int64_t start_s;
 	const char *const *to_come; // lines of machines that may be made, and how many these are (slurm/tocome.h)
 	size_t n_to_come, may_come;
+	const char *const *types_to_come; // types of GPUs of these machines
+	size_t n_types_to_come;
 	// The NodeSets of other clusters: nobody but the bridge submits to their partitions (slurm/partitions.h).
 	const char *const *others;
 	size_t n_others;

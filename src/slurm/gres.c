@@ -34,6 +34,9 @@ void td_slurm_gres_types(const struct td_slurm_facts *f, struct td_strv *ret)
 	for (size_t i = 0; i < f->n_gres; i++)
 		if (f->gres[i].type && !td_strv_has(ret, f->gres[i].type))
 			td_strv_add(ret, f->gres[i].type);
+	for (size_t i = 0; i < f->n_types_to_come; i++)
+		if (!td_strv_has(ret, f->types_to_come[i]))
+			td_strv_add(ret, f->types_to_come[i]);
 	if (ret->n)
 		qsort(ret->v, ret->n, sizeof(char *), by_text);
 }

@@ -1,6 +1,7 @@
 #include "slurm/tocome.h"
 
 #include "slurm/conf.h"
+#include "slurm/hostlist.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,18 @@ char *td_slurm_to_come_line(const yyjson_val *set)
 			td_buf_printf(&b, ",%s", yyjson_get_str(x));
 	td_buf_puts(&b, " State=DOWN Reason=\"tandem: no machine yet\"");
 	return td_buf_take(&b);
+}
+
+void td_slurm_to_come_types(const yyjson_val *set, struct td_strv *ret)
+{
+	struct td_gres g[8];
+	size_t n = 0;
+	const char *gres = td_jstr(set, AT ".gres");
+	if (!gres || !td_slurm_to_come(set) || td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (*g[i].type)
+			td_strv_add(ret, g[i].type);
 }
 
 bool td_slurm_is_to_come(const char *features)

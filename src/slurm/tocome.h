@@ -18,5 +18,7 @@ void td_slurm_to_come_check(const yyjson_val *set, struct td_strv *problems);
 char *td_slurm_to_come_line(const yyjson_val *set);
 // How much one has: CPUs, and memory in MB. False: it does not say so, or wrongly.
 bool td_slurm_to_come_size(const yyjson_val *set, long long *ret_cpus, long long *ret_memory_mb);
+// Adds the types of its GPUs, where it says them.
+void td_slurm_to_come_types(const yyjson_val *set, struct td_strv *ret);
 // True when a record's features are those of such a node.
 bool td_slurm_is_to_come(const char *features);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "kube/health.h"
 #include "pool/starve.h"
+#include "slurm/tocome.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -116,7 +117,7 @@ static void totals(struct td_bridge *b, const struct td_policies_rule *r, int64_
 		td_strv_split(&l, x->partitions ? x->partitions : "", ',');
 		for (size_t k = 0; k < l.n && !in; k++)
 			in = covers(r, l.v[k]);
-		if (!in)
+		if (!in || td_slurm_is_to_come(x->features))
 			continue;
 		ret[TD_POLICY_CPU] += x->cpus;
 		ret[TD_POLICY_MEMORY] += x->memory_mb;

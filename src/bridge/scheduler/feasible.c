@@ -39,7 +39,7 @@ struct td_feasibles *td_feasibles_free(struct td_feasibles *f)
 	return NULL;
 }
 
-char *td_feasible_kind(const struct td_object *pod, bool whole)
+char *td_feasible_kind(const struct td_object *pod, bool whole, const yyjson_val *sets)
 {
 	static const char *const fields[] = {"nodeSelector", "affinity", "tolerations"};
 	const char *other = td_object_label(pod, TD_LABEL_OTHER);
@@ -50,7 +50,33 @@ char *td_feasible_kind(const struct td_object *pod, bool whole)
 		td_auto_free char *text = v ? td_json_text(v, NULL) : NULL;
 		td_buf_printf(&b, "\n%s", text ? text : "");
 	}
+	td_auto_free char *text = sets ? td_json_text(sets, NULL) : NULL;
+	td_buf_printf(&b, "\n%s", text ? text : "");
 	return b.len <= MOST_TEXT ? td_buf_take(&b) : NULL;
+}
+
+static bool tolerates(const yyjson_val *spec, const char *taint)
+{
+	yyjson_val *t;
+	size_t i, n;
+	yyjson_arr_foreach (td_jkey(spec, "tolerations"), i, n, t)
+		if (!*td_jstr_or(t, "key", "") || td_streq(td_jstr(t, "key"), taint))
+			return true;
+	return false;
+}
+
+bool td_feasible_to_come(const struct td_object *pod, const yyjson_val *set)
+{
+	const yyjson_val *spec = td_jget(pod->root, "spec");
+	yyjson_val *x;
+	size_t i, n;
+	if (yyjson_obj_size(td_jkey(spec, "nodeSelector")) || td_jget(spec, "affinity.nodeAffinity") ||
+	    td_object_label(pod, TD_LABEL_OTHER))
+		return false;
+	yyjson_arr_foreach (td_jkey(set, "taints"), i, n, x)
+		if (yyjson_is_str(x) && !tolerates(spec, yyjson_get_str(x)))
+			return false;
+	return true;
 }
 
 bool *td_feasible_known(struct td_feasibles *f, const char *kind, uint64_t gen, const struct td_slurm_nodes *l)

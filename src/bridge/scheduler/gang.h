@@ -100,7 +100,7 @@ int td_gang_role_cmp(const char *x, const char *y);
 // td_gang_owner_size() of a pod that names one of them. TD_INVALID: it asks for what is not kept.
 int td_gang_group_owned(struct td_bridge *b, const struct td_object *pod, struct td_gang_owned *ret,
 			struct td_cancel *c, struct td_error *err);
-// How many pods of the group start together, as its policy says; 0: each starts by itself.
+// How many pods of the group start together, as its policy says; 0: each starts by itself; -1: it does not say so.
 int64_t td_gang_group_min(const yyjson_val *policy);
 // Takes these pods of a group with the policy basic out of their gang, by an empty label TD_LABEL_GANG.
 int td_gang_group_apart(struct td_bridge *b, const struct td_object *const *pods, size_t n, struct td_cancel *c,

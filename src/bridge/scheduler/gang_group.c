@@ -81,7 +81,7 @@ static void keep_told(struct td_groups *g, const char *gang, const char *text)
 
 int64_t td_gang_group_min(const yyjson_val *policy)
 {
-	return td_jget(policy, "gang") ? td_jint(policy, "gang.minCount", 1) : 0;
+	return td_jget(policy, "gang") ? td_jint(policy, "gang.minCount", 1) : td_jget(policy, "basic") ? 0 : -1;
 }
 
 char *td_gang_group_lacks(const yyjson_val *spec)
@@ -162,8 +162,17 @@ int td_gang_group_owned(struct td_bridge *b, const struct td_object *pod, struct
 		yyjson_arr_foreach (td_jget(o->root, "spec.podGroups"), i, n, v)
 			if (td_streq(td_jkey_str(v, "name"), td_jstr(pod->root, "spec.workloadRef.podGroup")))
 				policy = td_jget(v, "policy");
-	ret->min = td_gang_group_min(policy);
-	ret->alone = ret->min <= 0;
+	int64_t min = td_gang_group_min(policy);
+	if (!name && !policy)
+		return td_fail(err, TD_NOT_FOUND, "its Workload %s/%s has no group %s", pod->ns, of,
+			       td_jstr_or(pod->root, "spec.workloadRef.podGroup", ""));
+	if (min < 0)
+		return td_fail(err, TD_INVALID,
+			       "%s %s/%s: its policy is neither gang nor basic: write one of them, or an empty "
+			       "label " TD_LABEL_GANG " on pods that shall start one by one",
+			       ret->whose, pod->ns, o->name);
+	ret->min = min;
+	ret->alone = !min;
 	if (lacks)
 		return td_fail(err, TD_INVALID, "PodGroup %s/%s: %s", pod->ns, o->name, lacks);
 	return name ? no_parent(b, pod, o, c, err) : 0;

@@ -12,6 +12,7 @@
 #include "api/taint.h"
 #include "base/log.h"
 #include "http/pki.h"
+#include "slurm/conf.h"
 #include "slurm/hostlist.h"
 #include "slurm/tocome.h"
 #include "standin/wire.h"
@@ -83,11 +84,16 @@ static bool any_whole(const struct td_settings *s, const struct td_object *pod)
 	return false;
 }
 
-// Of a machine that is to be made nothing is known but its size: who names labels or nodes waits for one that is there.
-static bool takes_any(const struct td_object *pod)
+static bool may_come(const struct td_object *pod, yyjson_val *sets, const char *features)
 {
-	yyjson_val *spec = td_jget(pod->root, "spec");
-	return !yyjson_obj_size(td_jget(spec, "nodeSelector")) && !td_jget(spec, "affinity.nodeAffinity");
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (sets, i, n, x) {
+		td_auto_free char *mark = td_slurm_set_feature(td_jstr_or(x, "nodeSet", ""));
+		if (td_bridge_lists(features, mark))
+			return td_feasible_to_come(pod, x);
+	}
+	return td_feasible_to_come(pod, NULL);
 }
 
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l)
@@ -99,14 +105,16 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 	// A change of what these two read makes feas_gen no larger.
 	const bool may_know = b->feasibles && l->print && !asked && !gds;
 	const uint64_t gen = atomic_load(&b->feas_gen);
-	td_auto_free char *kind = may_know ? td_feasible_kind(pod, whole) : NULL;
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
+	yyjson_val *sets = td_jget(sc ? sc->root : NULL, "status.autoscale");
+	td_auto_free char *kind = may_know ? td_feasible_kind(pod, whole, sets) : NULL;
 	bool *v = kind ? td_feasible_known(b->feasibles, kind, gen, l) : NULL;
 	if (v)
 		return v;
 	v = td_calloc(l->n + 1, sizeof(*v));
 	for (size_t i = 0; i < l->n; i++) {
 		if (td_slurm_is_to_come(l->v[i].features)) {
-			v[i] = !gds && takes_any(pod);
+			v[i] = !gds && may_come(pod, sets, l->v[i].features);
 			continue;
 		}
 		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);

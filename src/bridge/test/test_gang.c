@@ -416,6 +416,8 @@ static void test_groups_of_kubernetes(void **state)
 		*shares = given_json("{\"resourceClaims\":[{\"name\":\"link\"}]}");
 	assert_int_equal(td_gang_group_min(td_json_root(gang)), 4);
 	assert_int_equal(td_gang_group_min(td_json_root(basic)), 0);
+	assert_int_equal(td_gang_group_min(td_json_root(plain)), -1); // no policy, nor is none
+	assert_int_equal(td_gang_group_min(NULL), -1);
 	assert_null(td_gang_group_lacks(td_json_root(plain)));
 	td_auto_free char *place = td_gang_group_lacks(td_json_root(placed)),
 			  *claim = td_gang_group_lacks(td_json_root(shares));

@@ -72,6 +72,33 @@ static void test_asks(void **state)
 	td_asks_free(t);
 }
 
+// Of a machine that is to be made. rows: A4.5
+static void test_feasible_to_come(void **state)
+{
+	static const struct {
+		const char *pod;
+		bool plain, tainted;
+	} cases[] = {
+		{"{\"metadata\":{\"name\":\"a\"},\"spec\":{}}", true, false},
+		{"{\"metadata\":{\"name\":\"a\"},\"spec\":{\"tolerations\":[{\"key\":\"gpu\",\"operator\":\"Exists\"}]}"
+		 "}",
+		 true, true},
+		{"{\"metadata\":{\"name\":\"a\"},\"spec\":{\"tolerations\":[{\"operator\":\"Exists\"}]}}", true, true},
+		{"{\"metadata\":{\"name\":\"a\"},\"spec\":{\"tolerations\":[{\"key\":\"cpu\",\"operator\":\"Exists\"}]}"
+		 "}",
+		 true, false},
+		{"{\"metadata\":{\"name\":\"a\",\"labels\":{\"" TD_LABEL_OTHER "\":\"far\"}},\"spec\":{}}", false,
+		 false},
+		{"{\"metadata\":{\"name\":\"a\"},\"spec\":{\"nodeSelector\":{\"k\":\"v\"}}}", false, false},
+	};
+	td_auto(td_json_unref) struct td_json *set = given_json("{\"nodeSet\":\"cloud\",\"taints\":[\"gpu\"]}");
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto(td_object_unref) struct td_object *pod = td_object_new(given_json(cases[i].pod));
+		assert_int_equal(td_feasible_to_come(pod, NULL), cases[i].plain);
+		assert_int_equal(td_feasible_to_come(pod, td_json_root(set)), cases[i].tainted);
+	}
+}
+
 static void test_feasible(void **state)
 {
 	struct td_feasibles *f = td_feasibles_new();
@@ -84,9 +111,12 @@ static void test_feasible(void **state)
 					      "\"hostNetwork\":true}}")),
 		*c = td_object_new(
 			given_json("{\"metadata\":{\"name\":\"c\"},\"spec\":{\"nodeSelector\":{\"k\":\"w\"}}}"));
-	td_auto_free char *ka = td_feasible_kind(a, false), *kb = td_feasible_kind(b, false),
-			  *kc = td_feasible_kind(c, false), *whole = td_feasible_kind(a, true);
+	td_auto_free char *ka = td_feasible_kind(a, false, NULL), *kb = td_feasible_kind(b, false, NULL),
+			  *kc = td_feasible_kind(c, false, NULL), *whole = td_feasible_kind(a, true, NULL);
 	assert_string_equal(ka, kb);
+	td_auto(td_json_unref) struct td_json *sets = given_json("[{\"nodeSet\":\"cloud\"}]");
+	td_auto_free char *grows = td_feasible_kind(a, false, td_json_root(sets));
+	assert_string_not_equal(ka, grows);
 	assert_string_not_equal(ka, kc);
 	assert_string_not_equal(ka, whole);
 
@@ -95,7 +125,7 @@ static void test_feasible(void **state)
 	much[20000] = '\0';
 	text = td_asprintf("{\"metadata\":{\"name\":\"d\"},\"spec\":{\"nodeSelector\":{\"k\":\"%s\"}}}", much);
 	td_auto(td_object_unref) struct td_object *d = td_object_new(given_json(text));
-	assert_null(td_feasible_kind(d, false)); // else a pod would be a megabyte of the bridge's memory
+	assert_null(td_feasible_kind(d, false, NULL)); // else a pod would be a megabyte of the bridge's memory
 
 	assert_null(td_feasible_known(f, ka, 1, &l));
 	td_feasible_learn(f, ka, 1, &l, v);
@@ -119,6 +149,7 @@ static void test_feasible(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_asks), cmocka_unit_test(test_feasible)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_asks), cmocka_unit_test(test_feasible),
+					   cmocka_unit_test(test_feasible_to_come)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,6 +230,25 @@ static void the_spare_one_is_drained_first(void **state)
 	assert_int_equal(v[0].act, TD_MEMBER_UNDRAIN);
 }
 
+// Else one that no machine suits brings one after the other, up to the most.
+static void a_machine_that_is_there_says_what_the_next_one_would_be(void **state)
+{
+	static const struct {
+		bool there[3], may[3], like;
+	} cases[] = {
+		{{false, false, false}, {false, false, true}, true}, // of none that is there: as it is said
+		{{true, false, false}, {false, false, true}, false},
+		{{true, true, false}, {false, true, false}, true},
+		{{true, false, false}, {true, false, false}, true},
+		{{false, false, false}, {false, false, false}, false},
+	};
+	static const bool in[] = {true, false, true, false, true, false}; // of two sets
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_int_equal(td_pool_grow_like(in, 2, cases[i].there, cases[i].may, 3), cases[i].like);
+		assert_false(td_pool_grow_like(in + 1, 2, cases[i].there, cases[i].may, 3));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -243,6 +262,7 @@ int main(void)
 		cmocka_unit_test(a_machine_that_comes_is_not_asked_for_again),
 		cmocka_unit_test(idle_nodes_go_down_to_the_least),
 		cmocka_unit_test(the_spare_one_is_drained_first),
+		cmocka_unit_test(a_machine_that_is_there_says_what_the_next_one_would_be),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 #include "slurm/tocome.h"
 
 #include "base/mem.h"
+#include "slurm/conf.h"
+#include "slurm/gres.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,6 +53,26 @@ static void one_line_for_as_many_as_may_be(void **state)
 	}
 }
 
+// Else job_submit.lua refuses who asks for a type that only machines have that are to be made.
+static void its_types_are_known(void **state)
+{
+	td_auto(td_json_unref) struct td_json *j = set_of("\"autoscale\":{\"max\":4,\"node\":{\"cpus\":15,\"memory\":"
+							  "\"60Gi\",\"gres\":\"gpu:h100:6,gpu:a100:2\"}}"),
+					      *plain = set_of(
+						      "\"autoscale\":{\"max\":4,\"node\":{\"cpus\":15,\"memory\":"
+						      "\"60Gi\",\"gres\":\"gpu:8\"}}");
+	td_auto_strv struct td_strv types = {0}, none = {0};
+	td_slurm_to_come_types(td_json_root(j), &types);
+	assert_int_equal(types.n, 2);
+	assert_string_equal(types.v[0], "h100");
+	td_slurm_to_come_types(td_json_root(plain), &none);
+	assert_int_equal(none.n, 0);
+	const struct td_slurm_facts f = {.types_to_come = (const char *const *)types.v, .n_types_to_come = types.n};
+	td_auto_buf struct td_buf b = {0};
+	td_slurm_gres_lua(&f, &b);
+	assert_non_null(strstr(td_buf_str(&b), "\ntandem_gpu_types = {\"a100\", \"h100\"}\n"));
+}
+
 static void what_is_wrong_is_said(void **state)
 {
 	static const struct {
@@ -85,6 +107,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_line_for_as_many_as_may_be),
+		cmocka_unit_test(its_types_are_known),
 		cmocka_unit_test(what_is_wrong_is_said),
 		cmocka_unit_test(its_record_is_known_by_its_feature),
 	};
