@@ -131,13 +131,15 @@ char *td_met_jobs(const char *faults)
 		return NULL;
 	yyjson_arr_foreach (td_json_root(j), i, n, x) {
 		const char *message = td_jstr_or(x, "message", "");
-		if (td_jget(x, "met.podUid") || td_jget(x, "met.pod"))
-			continue; // the pod says it itself
+		// A pod says it itself; those that met it, too, need not.
+		int64_t job = td_jint(x, "met.job", 0),
+			pods = td_jget(x, "met.podUid") || td_jget(x, "met.pod") ? job : 0;
 		bool live = td_jbool(x, "met.live", false);
-		if (!yyjson_arr_size(td_jget(x, "met.jobs")))
-			one_job(&b, td_jint(x, "met.job", 0), message, live);
+		if (!yyjson_arr_size(td_jget(x, "met.jobs")) && !pods)
+			one_job(&b, job, message, live);
 		yyjson_arr_foreach (td_jget(x, "met.jobs"), k, m, id)
-			one_job(&b, yyjson_get_sint(id), message, live);
+			if (yyjson_get_sint(id) != pods)
+				one_job(&b, yyjson_get_sint(id), message, live);
 	}
 	return b.len ? td_buf_take(&b) : NULL;
 }
