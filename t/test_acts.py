@@ -20,6 +20,7 @@ def test_acts_on_slurms_side(pool):
     own = pool.cmd("shell", "--", "sbatch", "--parsable", "-w", "n0", "-o", "/dev/null", "--wrap", "sleep 100000").stdout.strip()
     wait_for("both run", lambda: {pool.job(j).get("JobState") for j in (job, own)} == {"RUNNING"})
     pool.shell("scontrol", "update", f"jobid={job}", "timelimit=5", "comment=x\n1|0|Update Job|1|forged")
+    pool.shell("scontrol", "update", f"jobid={job}", "nice=100")
     pool.cmd("shell", "--", "scontrol", "update", f"jobid={own}", "timelimit=4")
     pool.shell("scancel", job)
     pool.cmd("shell", "--", "scancel", own)
@@ -30,7 +31,8 @@ def test_acts_on_slurms_side(pool):
         wait_for("the drain is recorded", lambda: found("Node DRAIN", NODE, who="root", more="look at the fan"))
         wait_for("the account is recorded", lambda: found("Add Accounts", "audited", who="root"))
         wait_for("the cancelled job is recorded", lambda: found("Cancel Job", job, who="root", more="of user researcher"))
-        wait_for("the changed job is recorded", lambda: found("Update Job", job, who="root", more="of user researcher: comment time_limit=5"))
+        wait_for("the changed job is recorded", lambda: found("Update Job", job, who="root", more="comment time_limit=5 of user researcher"))
+        assert found("Update Job", job, who="root", more="nice=100 of user researcher")
         assert not found("Cancel Job", own) and not found("Update Job", own) and "forged" not in str(acts(pool)), "who changes or ends his own job is not of interest"
         assert all(a["on"] == NODE for a in acts(pool, NODE) if a["what"].startswith("Node")) and acts(pool, NODE)
         times = [a["time"] for a in acts(pool)]

@@ -385,6 +385,8 @@ def test_devices_at_metrics(pool):
     (flaps,) = (x for x in json.loads(pool.annotation(NODE, "faults")) if x["check"] == "link-flaps")
     assert flaps["link"] == "mlx5_0/1" and {job, int(native)} <= set(flaps["met"]["jobs"])
     assert f"It met a fault of {NODE}: mlx5_0/1: at least 3 times down in 10 minutes, met by jobs" in pool.cmd("why", str(native)).stdout
+    wait_for("its record keeps it", lambda: f"tandem: fault on {NODE}: mlx5_0/1: at least 3 times" in pool.shell("scontrol", "show", "job", str(native)))
+    assert "tandem: fault" not in pool.shell("scontrol", "show", "job", str(job)), "the record of a pod's job is the bridge's"
     assert [v for have, v in pool.series("agent", "tandem_device_link_errors_total", node=NODE)] == [4], "what is not known is not there"
     assert [v for have, v in pool.series("agent", "tandem_port_errors_total", node=NODE, port="mlx5_0/1", kind="link-downed")] == [3]
     assert said["link-flaps"] in pool.cmd("node", NODE).stdout

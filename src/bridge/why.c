@@ -470,15 +470,20 @@ static void say_task(struct td_bridge *b, struct td_http_x *x, const char *label
 		say(x, 404, "Job %lld has no task %s, or it ended a while ago.", (long long)l->v[0].array, task);
 }
 
-// One that slurmctld has forgotten: what slurmdbd has kept of its last run. False: nothing.
+// One that slurmctld has forgotten: what slurmdbd has kept of its last run, or that it did not answer. False: nothing.
 static bool say_past(struct td_bridge *b, struct td_http_x *x, struct td_slurm *slurm, int64_t id)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	td_auto_runs struct td_slurm_runs runs = {0};
 	const struct td_slurm_run *last = NULL;
+	struct td_error e = TD_ERROR_INIT;
 	char when[TD_TIME_LEN] = "";
-	if (!s || !s->accounting || td_slurm_history_job(slurm, b->o.cluster, id, td_http_cancel(x), &runs, NULL))
+	if (!s || !s->accounting)
 		return false;
+	if (td_slurm_history_job(slurm, b->o.cluster, id, td_http_cancel(x), &runs, &e)) {
+		say(x, 503, "slurmctld does not know job %lld, and slurmdbd did not answer: %s", (long long)id, e.msg);
+		return true;
+	}
 	for (size_t i = 0; i < runs.n; i++)
 		if (runs.v[i].id == id && runs.v[i].end && (!last || runs.v[i].end >= last->end))
 			last = &runs.v[i];

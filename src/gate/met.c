@@ -106,18 +106,19 @@ void td_met_say(const struct td_met *met, struct td_checkup_findings *l)
 	}
 }
 
-static void one_job(struct td_buf *b, int64_t job, const char *message)
+static void one_job(struct td_buf *b, int64_t job, const char *message, bool live)
 {
 	enum { MOST = 2400, TEXT = 160 };
-	const char *met = strstr(message, ", met by job");
+	const char *met = strstr(message, live ? ", met by job" : ", last held by job");
 	size_t n = met ? (size_t)(met - message) : strlen(message);
-	if (job <= 0 || !n || b->len + TEXT + 24 > MOST)
+	if (job <= 0 || !n || b->len + TEXT + 48 > MOST)
 		return;
 	td_buf_printf(b, "%s%lld:", b->len ? "," : "", (long long)job);
 	for (size_t i = 0; i < n && i < TEXT; i++) {
 		unsigned char c = (unsigned char)message[i];
-		td_buf_putc(b, c <= ' ' || c == '=' || c > '~' ? '_' : c == ',' ? ';' : (char)c);
+		td_buf_putc(b, c == '_' ? '~' : c <= ' ' || c == '=' || c >= '~' ? '_' : c == ',' ? ';' : (char)c);
 	}
+	td_buf_puts(b, live ? "" : ";_last_held_by_it");
 }
 
 char *td_met_jobs(const char *faults)
@@ -130,12 +131,15 @@ char *td_met_jobs(const char *faults)
 		return NULL;
 	yyjson_arr_foreach (td_json_root(j), i, n, x) {
 		const char *message = td_jstr_or(x, "message", "");
-		if (td_jget(x, "met.podUid") || td_jget(x, "met.pod"))
-			continue; // the pod says it itself
-		if (!yyjson_arr_size(td_jget(x, "met.jobs")))
-			one_job(&b, td_jint(x, "met.job", 0), message);
+		// A pod says it itself; those that met it, too, need not.
+		int64_t job = td_jint(x, "met.job", 0),
+			pods = td_jget(x, "met.podUid") || td_jget(x, "met.pod") ? job : 0;
+		bool live = td_jbool(x, "met.live", false);
+		if (!yyjson_arr_size(td_jget(x, "met.jobs")) && !pods)
+			one_job(&b, job, message, live);
 		yyjson_arr_foreach (td_jget(x, "met.jobs"), k, m, id)
-			one_job(&b, yyjson_get_sint(id), message);
+			if (yyjson_get_sint(id) != pods)
+				one_job(&b, yyjson_get_sint(id), message, live);
 	}
 	return b.len ? td_buf_take(&b) : NULL;
 }

@@ -24,8 +24,8 @@ void td_met_find(const char *before, const struct td_checkup_findings *l, td_met
 		 struct td_met ret[TD_HEALTH_FINDINGS]);
 // Adds ", met by job 7" or ", met by jobs 7, 9 and 12 more" to the messages, where there is room for it.
 void td_met_say(const struct td_met *met, struct td_checkup_findings *l);
-// The faults that native jobs met, of the annotation: "7:gpu3:_XID_79,9:…", with '_' for ' ', for what keeps them in the jobs'
-// records (`watch`). NULL: none. Caller frees.
+// The faults that native jobs met, of the annotation: "7:gpu3:_XID_79,9:…", with '_' for ' ' and '~' for '_', for what keeps
+// them in the jobs' records (`watch`); of a device that the job held before it ends with "last held by it". NULL: none. Caller frees.
 char *td_met_jobs(const char *faults);
 // Adds "met" to a finding's object: {"job": 7, "live": true, "user": "1000", "account": "ml"}, or of a pod "podUid" and
 // "pod": "ns/name" instead of the user. Of a node's fault with several jobs "jobs": [7, 9], too.

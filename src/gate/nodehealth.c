@@ -150,6 +150,12 @@ bool td_nodehealth_arrives(struct td_nodehealth *h, int node)
 	return !h || !h->probes || td_gate_probes_arrive(h->probes, node);
 }
 
+void td_nodehealth_beside(struct td_nodehealth *h, int node)
+{
+	if (h && h->probes)
+		td_gate_probes_beside(h->probes, node);
+}
+
 bool td_nodehealth_facts(struct td_nodehealth *h, int node, struct td_checkup_facts *ret)
 {
 	pthread_mutex_lock(&h->mu);

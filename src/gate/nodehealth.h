@@ -53,6 +53,8 @@ void td_nodehealth_on_node(void *health, struct td_object *old, struct td_object
 int td_nodehealth_run(struct td_nodehealth *h, struct td_cancel *c, struct td_error *err);
 // A job or a pod comes to the node: a test of the idle node ends at once. h NULL: nothing.
 bool td_nodehealth_arrives(struct td_nodehealth *h, int node);
+// The same for a pod that takes no device; waits for nothing.
+void td_nodehealth_beside(struct td_nodehealth *h, int node);
 // Tests a job's devices before it starts. When one failed, the node's findings say so, and it is waited for
 // some seconds that the node is drained. q->know is filled in here. 0 and errors: as td_preflight_run.
 int td_nodehealth_preflight(struct td_nodehealth *h, struct td_preflight_ask *q, long long *ret_tries,

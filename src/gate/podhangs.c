@@ -15,7 +15,15 @@
 #include <string.h>
 #include <uthash.h>
 
-enum { EVERY_MIN_MS = 500, EVERY_MAX_MS = 10000, IDLE_MS = 3000, AFTER_MIN_S = 2, AFTER_MAX_S = 604800, STEPS = 10 };
+enum {
+	EVERY_MIN_MS = 500,
+	EVERY_MAX_MS = 10000,
+	IDLE_MS = 3000,
+	AFTER_MIN_S = 2,
+	AFTER_MAX_S = 604800,
+	STEPS = 10,
+	FRAMES_MS = 20000
+};
 
 struct still_pod { // a pod that is watched
 	char uid[40];
@@ -30,7 +38,8 @@ struct hang_pass {
 	const struct td_podhangs *h;
 	struct still_pod *seen;
 	uint64_t n;
-	int64_t next_ms; // how soon the next one is wanted
+	int64_t next_ms;   // how soon the next one is wanted
+	int64_t framed_ms; // what functions took in this pass
 	struct td_cancel *c;
 };
 struct hang_watch { // how one pod is watched
@@ -133,8 +142,14 @@ static char *does(struct hang_pass *p, const struct td_object *pod, const struct
 	char text[TD_PODSTACKS_TEXT] = "", in[TD_PODFRAMES_TEXT] = "";
 	if (w->stacks)
 		td_podstacks_words("/proc", v, n, text, sizeof(text));
-	if (w->stacks && p->h->frames)
+	// Pods whose user keeps that waiting keep the others' hangs unseen: of a pass it begins in the first 20 s.
+	const int64_t from = td_mono_ms(p->h->clock);
+	if (w->stacks && p->h->frames && p->framed_ms < FRAMES_MS) {
 		p->h->frames(p->h->ctx, pod, in, sizeof(in));
+		p->framed_ms += td_mono_ms(p->h->clock) - from;
+	} else if (w->stacks && p->h->frames) {
+		snprintf(in, sizeof(in), "functions are not known: those of other pods took too long");
+	}
 	const void *who[] = {p->h, pod};
 	if (w->signal)
 		td_podstacks_tell("/proc", v, n, w->signal, pids_again, who);
@@ -256,6 +271,7 @@ int td_podhangs_run(const struct td_podhangs *h, struct td_cancel *c, struct td_
 		td_informer_list(h->pods, NULL, &pods);
 		p.n++;
 		p.next_ms = IDLE_MS;
+		p.framed_ms = 0;
 		for (int i = 0; i < td_gate_nodes(h->gate); i++)
 			node_pods(&p, i, &pods, f);
 		forget(&p, false);

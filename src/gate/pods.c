@@ -131,7 +131,7 @@ void td_gate_agent_on_pod(void *ctx, struct td_object *old, struct td_object *no
 		gone_add(a, old->uid, true, 0);
 	// One with devices is seen by its claim; one without ends a test of the idle node by this.
 	if (td_gate_agent_comes(old, now))
-		(void)td_nodehealth_arrives(a->health, 0);
+		td_nodehealth_beside(a->health, 0);
 	td_auto_free char *key = td_key_of(now ? now : old);
 	td_queue_add(a->grants, key);
 }

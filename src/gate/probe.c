@@ -257,6 +257,12 @@ void td_gate_probes_on_node(struct td_gate_probes *p, int node, const struct td_
 	begin(p, node, id, ms < 1 ? 1 : ms > MOST_MS ? MOST_MS : ms, over);
 }
 
+void td_gate_probes_beside(struct td_gate_probes *p, int node)
+{
+	atomic_store(&p->node[node].arrived_ms, td_mono_ms(p->o.clock));
+	end(p, node);
+}
+
 bool td_gate_probes_arrive(struct td_gate_probes *p, int node)
 {
 	struct probe_node *n = &p->node[node];

@@ -33,3 +33,5 @@ struct td_gate_probes *td_gate_probes_free(struct td_gate_probes *p); // ends th
 void td_gate_probes_on_node(struct td_gate_probes *p, int node, const struct td_object *now);
 // Somebody comes: true when no test goes on there. Waits 2 s at most, for one whose processes do not die.
 bool td_gate_probes_arrive(struct td_gate_probes *p, int node);
+// The same for somebody who takes no device: its end is not waited for.
+void td_gate_probes_beside(struct td_gate_probes *p, int node);

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIDS = 256, LOOKED = 4, DUMP_MS = 10000, PROGRAM_MAX = 64 << 20, BLOCK = 65536 };
+enum { PIDS = 256, LOOKED = 4, DUMP_MS = 10000, PROGRAM_MAX = 64 << 20, BLOCK = 65536, EXECUTABLE = 0x10 };
 
 // A sealed copy of the program, which nobody in a container can write; -1: this machine has none that is root's alone.
 static int program_of(const char *home)
@@ -29,7 +29,13 @@ static int program_of(const char *home)
 				  st.st_mode & (S_IWGRP | S_IWOTH) || st.st_size > PROGRAM_MAX))
 			close(td_steal_fd(&from));
 	}
-	if (from < 0 || (to = memfd_create("py-spy", MFD_CLOEXEC | MFD_ALLOW_SEALING)) < 0)
+	if (from < 0)
+		return -1;
+	// Where vm.memfd_noexec is set, it must be said that it is a program; kernels before 6.3 do not know that.
+	to = memfd_create("py-spy", MFD_CLOEXEC | MFD_ALLOW_SEALING | EXECUTABLE);
+	if (to < 0 && errno == EINVAL)
+		to = memfd_create("py-spy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (to < 0)
 		return -1;
 	td_auto_free char *block = td_malloc(BLOCK);
 	ssize_t n;
@@ -42,14 +48,16 @@ static int program_of(const char *home)
 	return td_steal_fd(&to);
 }
 
-// What it prints, cut at `size` bytes and DUMP_MS; it is killed then.
-static void output_of(struct td_oci_proc *proc, size_t size, struct td_buf *ret)
+// What it prints, cut at `size` bytes and end_ms; it is killed then.
+static void output_of(struct td_oci_proc *proc, int64_t end_ms, size_t size, struct td_cancel *c, struct td_buf *ret)
 {
-	struct pollfd p[2] = {{td_oci_proc_out(proc), POLLIN, 0}, {td_oci_proc_err(proc), POLLIN, 0}};
-	int64_t end = td_mono_ms(&td_clock_system) + DUMP_MS, left;
+	struct pollfd p[3] = {
+		{td_oci_proc_out(proc), POLLIN, 0}, {td_oci_proc_err(proc), POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
+	int64_t left;
 	char buf[4096];
-	while (p[0].fd >= 0 && ret->len < size && (left = end - td_mono_ms(&td_clock_system)) > 0) {
-		if (poll(p, 2, (int)left) <= 0)
+	while (p[0].fd >= 0 && ret->len < size && !td_cancelled(c) &&
+	       (left = end_ms - td_mono_ms(&td_clock_system)) > 0) {
+		if (poll(p, 3, (int)left) <= 0)
 			continue;
 		for (int k = 0; k < 2; k++) {
 			ssize_t n = p[k].revents ? read(p[k].fd, buf, sizeof(buf)) : -1;
@@ -61,18 +69,26 @@ static void output_of(struct td_oci_proc *proc, size_t size, struct td_buf *ret)
 	}
 }
 
-// Of one process of that container. False: it did not say.
-static bool one(struct td_kubelet *a, const char *id, int program, pid_t inner, char *ret, size_t size)
+struct frames_of { // a process of a container
+	const char *id;
+	pid_t inner;
+	int program;
+	int64_t end_ms;
+};
+
+// False: it did not say.
+static bool one(struct td_kubelet *a, const struct frames_of *f, char *ret, size_t size)
 {
 	char pid[16];
-	snprintf(pid, sizeof(pid), "%d", (int)inner);
+	snprintf(pid, sizeof(pid), "%d", (int)f->inner);
 	const char *const args[] = {"py-spy", "dump", "--nonblocking", "--json", "--pid", pid, NULL};
-	const struct td_oci_exec e = {.args = args, .program = program};
+	const struct td_oci_exec e = {.args = args, .program = f->program};
 	td_auto(td_oci_proc_free) struct td_oci_proc *proc = NULL;
 	td_auto_buf struct td_buf out = {0};
-	if (td_oci_exec(a->oci, id, &e, &proc, NULL))
+	if (td_mono_ms(&td_clock_system) >= f->end_ms || td_cancelled(a->cancel) ||
+	    td_oci_exec(a->oci, f->id, &e, &proc, NULL))
 		return false;
-	output_of(proc, TD_PODFRAMES_JSON, &out);
+	output_of(proc, f->end_ms, TD_PODFRAMES_JSON, a->cancel, &out);
 	td_podframes_words(td_buf_str(&out), out.len, ret, size);
 	return *ret;
 }
@@ -86,6 +102,8 @@ void td_kubelet_frames(void *kubelet, const struct td_object *pod, char *ret, si
 	td_auto_close int program = -1;
 	size_t len = 0;
 	int looked = 0, said = 0;
+	// Of all its processes: they are its user's, and may keep py-spy waiting, and others' pods with it.
+	const int64_t end_ms = td_mono_ms(&td_clock_system) + DUMP_MS;
 	*ret = '\0';
 	if (p)
 		td_kubelet_running(a, p, &ids);
@@ -101,7 +119,7 @@ void td_kubelet_frames(void *kubelet, const struct td_object *pod, char *ret, si
 				snprintf(ret, size, "functions are not known: this machine has no py-spy");
 				return;
 			}
-			if (!one(a, ids.v[i], program, inner, words, sizeof(words)))
+			if (!one(a, &(const struct frames_of){ids.v[i], inner, program, end_ms}, words, sizeof(words)))
 				continue;
 			said++;
 			int w = snprintf(ret + len, size - len, "%s%s", len ? "; " : "", words);

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { COMMAND_MS = 10000, MOST_MS = 30000, COMMENT = 4096, KNOWN = 64, TRIES = 30, SOON_S = 120 };
+enum { COMMAND_MS = 10000, MOST_MS = 30000, COMMENT = 4096, KNOWN = 256, TRIES = 30, SOON_S = 120, SAID = 8 };
+static const char mark[] = "tandem: fault on ", digits[] = "0123456789";
 
 static struct faulted_job { // that was written, or was tried so often
 	long long id;
@@ -17,43 +18,99 @@ static struct faulted_job { // that was written, or was tried so often
 } known[KNOWN];
 static int next_known;
 
+// Do both say the same? Not but for a figure that moves, as in "/ is full to 96 %": one behind a blank, but an XID's. was goes
+// on behind what it says.
+static bool says(const char *was, const char *words)
+{
+	for (const char *p = words;; p++, was++) {
+		bool figure = p > words && p[-1] == ' ' && (p - words < 4 || strncmp(p - 4, "XID ", 4) != 0);
+		size_t n = figure ? strspn(was, digits) : 0, m = figure ? strspn(p, digits) : 0;
+		if (n && m) {
+			was += n;
+			p += m;
+		}
+		if (!*p)
+			return !strncmp(was, "; seen ", strlen("; seen "));
+		if (*was != *p)
+			return false;
+	}
+}
+
 bool td_standin_faulted_text(const char *was, const struct standin_fault *f, char *out, size_t n)
 {
 	char words[320];
-	size_t len = strlen(was);
+	size_t len = strlen(was), own = strlen(mark) + strlen(f->node);
+	int said = 0;
 	while (len && was[len - 1] == ' ')
 		len--;
-	snprintf(words, sizeof(words), "tandem: fault on %s: %s", f->node, f->words);
-	if (strstr(was, words))
-		return false;
+	snprintf(words, sizeof(words), "%s%s: %s", mark, f->node, f->words);
+	for (const char *p = was; (p = strstr(p, mark)); p += strlen(mark))
+		if (++said == SAID || (!strncmp(p, words, own + 2) && says(p + own, words + own)))
+			return false;
 	int k = snprintf(out, n, "%.*s%s%s; seen %s", (int)len, was, len ? " " : "", words, f->when);
 	return k > 0 && (size_t)k < n;
 }
 
-// Of a job that has not ended. True: it is done.
-static bool alive(const char *id, const struct standin_fault *f)
+bool td_standin_job_name_read(const char *text, const char *id, char *ret, size_t n)
+{
+	size_t len = strlen(id);
+	for (const char *p = text; p && *p; p += strcspn(p, "\n"), p += *p != 0)
+		if (!strncmp(p, id, len) && p[len] == '|') {
+			const char *name = p + len + 1;
+			size_t k = strcspn(name, "\n");
+			if (memchr(name, '+', k)) // a part of a het job: scontrol requeues it by its own id alone
+				name = id, k = len;
+			snprintf(ret, n, "%.*s", (int)k, name);
+			return k && k < n && strspn(name, "0123456789_") >= k;
+		}
+	return false;
+}
+
+bool td_standin_job_name(const char *id, bool ended, char *ret, size_t n)
+{
+	char *text = NULL, why[128];
+	char *const now[] = {"squeue", "-h", "-j", (char *)id, "-o", "%A|%i", NULL},
+		    *const past[] = {"sacct", "-D", "-X", "-n", "-P", "-j", (char *)id, "-o", "JobIDRaw,JobID", NULL};
+	bool ok = !td_standin_command(ended ? past : now, false, td_standin_now_ms() + COMMAND_MS, &text, why,
+				      sizeof(why)) &&
+		  td_standin_job_name_read(text, id, ret, n);
+	free(text);
+	return ok;
+}
+
+// Of a job that has not ended. 1: it stands there. 0: it was written, and is looked at once more, because another node's `watch`
+// may write over it. -1: slurmctld does not take it.
+static int alive(const char *id, const struct standin_fault *f)
 {
 	static char was[COMMENT], text[COMMENT], arg[COMMENT + 32];
-	char where[48], why[160];
+	char name[48], where[64], why[160];
 	if (td_standin_job_text(id, "admin_comment", td_standin_now_ms() + COMMAND_MS,
 				(struct standin_text){was, sizeof(was)}, why, sizeof(why)) < 0)
-		return false;
-	if (!td_standin_faulted_text(was, f, text, sizeof(text)))
-		return true;
-	snprintf(where, sizeof(where), "jobid=%s", id);
+		return -1;
+	// A pod's is the bridge's. Its mark is its comment until the admin comment is written.
+	if (!*was && td_standin_job_text(id, "comment", td_standin_now_ms() + COMMAND_MS,
+					 (struct standin_text){text, sizeof(text)}, why, sizeof(why)) < 0)
+		return -1;
+	if (!strncmp(*was ? was : text, TD_WIRE_STANDIN, strlen(TD_WIRE_STANDIN)) ||
+	    !td_standin_faulted_text(was, f, text, sizeof(text)))
+		return 1;
+	if (!td_standin_job_name(id, false, name, sizeof(name)))
+		return -1;
+	snprintf(where, sizeof(where), "jobid=%s", name);
 	snprintf(arg, sizeof(arg), "admincomment=%s", text);
 	char *said = NULL;
 	int r = td_standin_command((char *[]){"scontrol", "update", where, arg, NULL}, false,
 				   td_standin_now_ms() + COMMAND_MS, &said, why, sizeof(why));
 	free(said);
-	return !r;
+	return r ? -1 : 0;
 }
 
+// The same of one that has ended. True: it stands there, or is not to.
 static bool ended(const char *id, const struct standin_fault *f)
 {
 	static struct standin_run run;
 	static char comment[COMMENT], set[COMMENT + 32];
-	char where[48], why[128], *text = NULL;
+	char name[48], where[64], why[128], *text = NULL;
 	int r = td_standin_command((char *[]){"env", "SLURM_TIME_FORMAT=%s", "sacct", "-D", "-X", "-n", "-P", "-j",
 					      (char *)id, "-o", "JobIDRaw,Start,End,NodeList,AdminComment", NULL},
 				   false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
@@ -64,13 +121,16 @@ static bool ended(const char *id, const struct standin_fault *f)
 	// An XID ends its program often, and is found a moment later. What is found long after is not the job's.
 	if (strstr(f->words, "last held by") && (long long)time(NULL) - run.end > SOON_S)
 		return true;
-	if (!td_standin_faulted_text(run.comment, f, comment, sizeof(comment)))
+	if (!strncmp(run.comment, TD_WIRE_STANDIN, strlen(TD_WIRE_STANDIN)) ||
+	    !td_standin_faulted_text(run.comment, f, comment, sizeof(comment)))
 		return true;
-	snprintf(where, sizeof(where), "jobid=%s", id);
+	if (!td_standin_job_name(id, true, name, sizeof(name)))
+		return false;
+	snprintf(where, sizeof(where), "jobid=%s", name);
 	snprintf(set, sizeof(set), "AdminComment=%s", comment);
-	return td_standin_act("watch",
-			      (char *[]){"sacctmgr", "-i", "-Q", "modify", "job", "where", where, "set", set, NULL},
-			      td_standin_now_ms() + COMMAND_MS);
+	td_standin_act("watch", (char *[]){"sacctmgr", "-i", "-Q", "modify", "job", "where", where, "set", set, NULL},
+		       td_standin_now_ms() + COMMAND_MS);
+	return false;
 }
 
 static struct faulted_job *known_of(long long id, const char *words)
@@ -103,14 +163,19 @@ void td_standin_faulted(const char *node, const char *list)
 		for (char *p = ++words; *p; p++)
 			if (*p == '_')
 				*p = ' ';
+			else if (*p == '~')
+				*p = '_';
 			else if (*p == '\'') // slurmdbd would change it
 				*p = '`';
+		for (char *p = words; (p = strstr(p, " tandem"));)
+			*p = '-'; // no sentence of its own
 		struct faulted_job *k = known_of(job, words);
 		if (k->tries >= TRIES)
 			continue;
 		const struct standin_fault f = {node, words, when};
 		snprintf(id, sizeof(id), "%lld", job);
-		k->tries = alive(id, &f) || ended(id, &f) ? TRIES : k->tries + 1;
+		int r = alive(id, &f);
+		k->tries = r > 0 || (r < 0 && ended(id, &f)) ? TRIES : k->tries + 1;
 		if (k->tries == TRIES)
 			fprintf(stderr, "tandem watch: job %s met a fault of %s: %s\n", id, node, words);
 	}

@@ -1,5 +1,5 @@
 // Writes into the admin comment of a native job that has ended how much its devices computed: slurmctld takes nothing of
-// such a job any more, slurmdbd does (docs/facts/slurm.md S-A16). Two commands for each job whose devices idled.
+// such a job any more, slurmdbd does (docs/facts/slurm.md S-A16). Three commands for each job whose devices idled.
 #include "standin/watch.h"
 #include "standin/wire.h"
 
@@ -84,7 +84,7 @@ static void tell_done(const char *path, const char *node, long long job, long lo
 static bool note(const char *path, const char *node, struct standin_use *u)
 {
 	static struct standin_run run;
-	char id[24], where[48], set[COMMENT + 128], *text = NULL, why[128];
+	char id[24], name[48], where[64], set[COMMENT + 128], *text = NULL, why[128];
 	snprintf(id, sizeof(id), "%lld", u->job);
 	int r = td_standin_command((char *[]){"env", "SLURM_TIME_FORMAT=%s", "sacct", "-D", "-X", "-n", "-P", "-j", id,
 					      "-o", "JobIDRaw,Start,End,NodeList,AdminComment", NULL},
@@ -115,7 +115,9 @@ static bool note(const char *path, const char *node, struct standin_use *u)
 	if (!all)
 		return true;
 	if (run.whole) {
-		snprintf(where, sizeof(where), "jobid=%s", id);
+		if (!td_standin_job_name(id, true, name, sizeof(name)))
+			return true;
+		snprintf(where, sizeof(where), "jobid=%s", name);
 		snprintf(set, sizeof(set), "AdminComment=%s%s" TD_WIRE_USE "%lld:%.0f:%.0f", run.comment,
 			 *run.comment ? " " : "", u->start, u->busy, u->idle);
 		if (!td_standin_act(

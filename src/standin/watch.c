@@ -92,7 +92,7 @@ static void remark(const struct standin_job *j, const char *words)
 	// As JSON: there nobody's name of a job can look like another field. squeue has it in no other form. Of an array
 	// all tasks are listed; in each the comment stands before the id.
 	static const char field[] = "\"admin_comment\": \"";
-	char id[24], mark[48], arg[48], when[32], comment[4096], *text = NULL, *was = NULL, why[128];
+	char id[24], name[48], mark[48], arg[64], when[32], comment[4096], *text = NULL, *was = NULL, why[128];
 	const time_t now = time(NULL);
 	struct tm tm;
 	snprintf(id, sizeof(id), "%lld", j->id);
@@ -100,7 +100,8 @@ static void remark(const struct standin_job *j, const char *words)
 	td_standin_command((char *[]){"squeue", "--json", "-j", id, NULL}, false, td_standin_now_ms() + COMMAND_MS,
 			   &text, why, sizeof(why));
 	const char *end = text ? strstr(text, mark) : NULL;
-	if (!end) { // what others wrote there is not known, so it is not written over
+	// What others wrote there is not written over when it is not known.
+	if (!end || !td_standin_job_name(id, false, name, sizeof(name))) {
 		fprintf(stderr,
 			"tandem watch: job %s: its admin comment cannot be read, so this is said only here: %s\n", id,
 			words);
@@ -112,13 +113,15 @@ static void remark(const struct standin_job *j, const char *words)
 	if (was)
 		plain(was);
 	for (size_t i = 0; was && i < sizeof(ours) / sizeof(ours[0]); i++) {
-		char *old = strstr(was, ours[i]);
-		if (old)
+		char *old = strstr(was, ours[i]), *fault = old ? strstr(old, " tandem: fault on ") : NULL;
+		if (fault) // that stays
+			memmove(old, fault + 1, strlen(fault + 1) + 1);
+		else if (old)
 			*old = '\0';
 	}
 	for (size_t n = was ? strlen(was) : 0; n && was[n - 1] == ' '; n--)
 		was[n - 1] = '\0';
-	snprintf(arg, sizeof(arg), "jobid=%s", id);
+	snprintf(arg, sizeof(arg), "jobid=%s", name);
 	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
 	snprintf(comment, sizeof(comment), "admincomment=%s%s%s; seen %s", was ? was : "", was && *was ? " " : "",
 		 words, when);
@@ -130,7 +133,7 @@ static void remark(const struct standin_job *j, const char *words)
 // "action=requeue signal=10 dump=1 why=no_heartbeat_for_300_s"
 static void hangs(const struct standin_job *j, const struct watch_job *w, const char *node, const char *order)
 {
-	char action[16] = "", why[160] = "", stacks[512] = "", id[24], comment[1024];
+	char action[16] = "", why[160] = "", stacks[512] = "", id[24], name[48], comment[1024];
 	int sig = 0, dump = 0;
 	if (sscanf(order, "action=%15s signal=%d dump=%d why=%159s", action, &sig, &dump, why) != 4)
 		return;
@@ -145,8 +148,9 @@ static void hangs(const struct standin_job *j, const struct watch_job *w, const 
 		 stacks);
 	remark(j, comment);
 	snprintf(id, sizeof(id), "%lld", j->id);
-	if (!strcmp(action, "requeue"))
-		td_standin_act("watch", (char *[]){"scontrol", "requeue", id, NULL}, td_standin_now_ms() + COMMAND_MS);
+	if (!strcmp(action, "requeue") && td_standin_job_name(id, false, name, sizeof(name)))
+		td_standin_act("watch", (char *[]){"scontrol", "requeue", name, NULL},
+			       td_standin_now_ms() + COMMAND_MS);
 }
 
 // Does the job run on that node? Of an array squeue lists the other tasks there, too.
@@ -178,7 +182,7 @@ static void accuse(const char *path, const char *here, long long job, const char
 // "action=drain node=n2 why=rank 2 on n2 computes 3.1 times as long as the others (…)"
 static void straggles(const char *path, const char *here, const struct standin_job *j, const char *order)
 {
-	char action[16] = "", node[64] = "", id[24], comment[512];
+	char action[16] = "", node[64] = "", id[24], name[48], comment[512];
 	const char *why = strstr(order, " why=");
 	if (!why || sscanf(order, "action=%15s node=%63s ", action, node) != 2)
 		return;
@@ -189,8 +193,8 @@ static void straggles(const char *path, const char *here, const struct standin_j
 	snprintf(comment, sizeof(comment), "tandem: straggler: %s%s", why,
 		 its ? "" : "; nothing is done, because that is no node of this job");
 	remark(j, comment);
-	if (its && !strcmp(action, "requeue"))
-		td_standin_again(id, node);
+	if (its && !strcmp(action, "requeue") && td_standin_job_name(id, false, name, sizeof(name)))
+		td_standin_again(name, node);
 	if (its && !strcmp(action, "drain"))
 		accuse(path, here, j->id, node, why);
 }

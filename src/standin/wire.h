@@ -34,7 +34,7 @@
 //   hangs node=<slurm node> devices=-  by `watch` (watch.h), every few seconds
 //     -> ok           no policy about jobs that hang
 //     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…] [ended=<job:start:busy s:idle s>,…]
-//              [faults=<job:text, '_' for ' '>,…]
+//              [faults=<job:text, '_' for ' ', '~' for '_'>,…]
 //        look so often, and say of each job as below (every: progress, pace: pace); queue these jobs again that
 //        run here and were queued again so often before; ended: native jobs whose devices idled, for their
 //        admin comments; faults: native jobs that met a fault of the node, for the same

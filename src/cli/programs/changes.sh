@@ -3,24 +3,20 @@
 # to $2 (epoch seconds), as job_submit.lua has written it: lines of TIME|UID|WHAT|ON|MORE, with the names of people.
 set -eu
 from=$1 to=$2 at=/var/lib/slurm/slurmctld/tandem-changes
-# Sets name. Each number is looked up once: somebody's script may have changed ten thousand jobs.
-name_of() {
-	name="uid $1"
-	case $1 in '' | *[!0-9]*) return ;; esac
-	eval "name=\${name_$1-}"
-	[ -z "$name" ] || return 0
-	name=$(getent passwd "$1" | cut -d: -f1 | grep . || echo "uid $1")
-	eval "name_$1=\$name"
-}
 for file in "$at.old" "$at"; do
 	[ ! -e "$file" ] || cat "$file"
-done | while IFS='|' read -r time uid what on more; do
-	case $time$uid in '' | *[!0-9]*) continue ;; esac
-	if [ "$time" -ge "$from" ] && [ "$time" -le "$to" ]; then
-		user=${more#of uid }
-		name_of "$uid"
-		who=$name
-		name_of "${user%%:*}"
-		echo "$time|$who|$what|$on|of user $name:${user#*:}"
-	fi
-done
+done | awk -F'|' -v from="$from" -v to="$to" '
+function name(uid, command, line, part) { # of each but once: there may be ten thousands of lines
+	if (!(uid in names)) {
+		command = "getent passwd " uid
+		names[uid] = (command | getline line) > 0 && split(line, part, ":") > 1 ? part[1] : "uid " uid
+		close(command)
+	}
+	return names[uid]
+}
+$1 $2 !~ /[^0-9]/ && $1 != "" && $2 != "" && $1 + 0 >= from + 0 && $1 + 0 <= to + 0 && $5 ~ /^of uid [0-9]+: / {
+	user = fields = substr($5, length("of uid ") + 1)
+	sub(/:.*/, "", user)
+	sub(/^[0-9]+: /, "", fields)
+	print $1 "|" name($2) "|" $3 "|" $4 "|" fields " of user " name(user)
+}'

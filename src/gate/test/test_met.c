@@ -157,9 +157,12 @@ static void native_jobs_keep_what_they_met(void **state)
 	td_auto_free char *a = td_met_jobs(
 		"[{\"check\":\"xid\",\"message\":\"gpu3: XID 79, a=b, met by job "
 		"7\",\"met\":{\"job\":7,\"live\":true,\"user\":\"1000\"}},"
-		"{\"message\":\"port x is down, met by jobs 8, 9\",\"met\":{\"job\":8,\"jobs\":[8,9]}},"
-		"{\"message\":\"of a pod\",\"met\":{\"job\":5,\"podUid\":\"u\"}},{\"message\":\"nobody's\"}]");
-	assert_string_equal(a, "7:gpu3:_XID_79;_a_b,8:port_x_is_down,9:port_x_is_down");
+		"{\"message\":\"port m_5 is down, met by jobs 8, 9\",\"met\":{\"job\":8,\"live\":true,\"jobs\":[8,9]}},"
+		"{\"message\":\"gpu1: lost, last held by job 6\",\"met\":{\"job\":6}},"
+		"{\"message\":\"of a pod\",\"met\":{\"job\":5,\"podUid\":\"u\"}},{\"message\":\"nobody's\"},"
+		"{\"message\":\"of both\",\"met\":{\"job\":5,\"live\":true,\"podUid\":\"u\",\"jobs\":[5,7]}}]");
+	assert_string_equal(
+		a, "7:gpu3:_XID_79;_a_b,8:port_m~5_is_down,9:port_m~5_is_down,6:gpu1:_lost;_last_held_by_it,7:of_both");
 	assert_null(td_met_jobs(NULL));
 	assert_null(td_met_jobs("no json"));
 	assert_null(td_met_jobs("[]"));

@@ -266,7 +266,11 @@ local function changed(job, record, uid)
 	for _, field in ipairs({ "max_nodes", "min_cpus", "min_nodes", "nice", "priority", "time_limit" }) do
 		local value = job[field]
 		if value and value ~= slurm.NO_VAL and value ~= slurm.NO_VAL16 and value ~= slurm.NO_VAL64 then
-			what[#what + 1] = string.format("%s=%.0f", field, value)
+			if field == "nice" then
+				value = value - 2147483648 -- as slurmctld keeps it
+			end
+			local any = field == "priority" and "released" or field .. "=unlimited"
+			what[#what + 1] = value == 4294967295 and any or string.format("%s=%.0f", field, value)
 		end
 	end
 	if #what == 0 then

@@ -41,6 +41,34 @@ static void the_fault_of_a_node(void **state)
 	assert_string_equal(out, "ours tandem-use:1:2:3 tandem: fault on n1: gpu3: XID 79; seen 2025-11-27T17:30:00Z");
 	assert_false(td_standin_faulted_text(out, &f, little, sizeof(little))); // it stands there
 	assert_false(td_standin_faulted_text("", &f, little, sizeof(little)));  // no room
+	const struct standin_fault other = {"n1", "gpu3: XID 7", "x"}, more = {"n1", "gpu3: XID 79, again", "x"},
+				   full = {"n1", "/ is full to 96 %", "x"}, there = {"n2", "/ is full to 96 %", "x"};
+	char all[400];
+	assert_true(td_standin_faulted_text(out, &other, all, sizeof(all))); // which the other one begins with
+	assert_true(td_standin_faulted_text(out, &more, all, sizeof(all)));
+	assert_false(
+		td_standin_faulted_text("tandem: fault on n1: / is full to 100 %; seen x", &full, all, sizeof(all)));
+	assert_true(
+		td_standin_faulted_text("tandem: fault on n1: / is full to 100 %; seen x", &there, all, sizeof(all)));
+	assert_false(
+		td_standin_faulted_text("tandem: fault on a tandem: fault on b tandem: fault on c tandem: fault on d "
+					"tandem: fault on e tandem: fault on f tandem: fault on g tandem: fault on h",
+					&f, all, sizeof(all)));
+}
+
+static void a_task_of_an_array_is_named_as_one(void **state)
+{
+	char name[16], little[3];
+	assert_true(td_standin_job_name_read("12|10_0\n10|10_3\n", "10", name, sizeof(name)));
+	assert_string_equal(name, "10_3");
+	assert_true(td_standin_job_name_read("10|10\n", "10", name, sizeof(name)));
+	assert_string_equal(name, "10");
+	assert_true(td_standin_job_name_read("11|10+1\n", "11", name, sizeof(name)));
+	assert_string_equal(name, "11");
+	assert_false(td_standin_job_name_read("10|10_[3-9]\n", "10", name, sizeof(name)));
+	assert_false(td_standin_job_name_read("10|10_3\n", "1", name, sizeof(name)));
+	assert_false(td_standin_job_name_read("10|10_3\n", "10", little, sizeof(little)));
+	assert_false(td_standin_job_name_read(NULL, "10", name, sizeof(name)));
 }
 
 static void one_run(void **state)
@@ -100,7 +128,8 @@ static void over(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(the_fault_of_a_node), cmocka_unit_test(one_run),
-					   cmocka_unit_test(others), cmocka_unit_test(over)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(the_fault_of_a_node),
+					   cmocka_unit_test(a_task_of_an_array_is_named_as_one),
+					   cmocka_unit_test(one_run), cmocka_unit_test(others), cmocka_unit_test(over)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
