@@ -355,6 +355,27 @@ static int agree(struct td_kube *k, struct td_cancel *c, struct td_error *err)
 	return r;
 }
 
+// Says what is there still, and what to do with it.
+static void stays(struct td_kube *k, const struct install_opts *o, struct td_cancel *c)
+{
+	td_auto_objects struct td_objects l = {0};
+	td_auto_free char *at = td_cli_at(o->kubeconfig);
+	const char *verb = o->dry_run ? "would stay" : "stays";
+	if (o->purge) {
+		printf("\nWhat people made %s: namespaces of clusters and Tenants with their claims and Secrets, and\n"
+		       "what Slurm kept in directories of nodes.\n",
+		       verb);
+		return;
+	}
+	if (td_kube_list(k, &td_slurmclusters, NULL, NULL, NULL, c, &l, NULL) || !l.n)
+		printf("\nThe kinds (CRDs), the PriorityClass and the namespaces of Tandem %s.\n", o->dry_run ? "would stay" : "stay");
+	else
+		printf("\nSlurm %s with its jobs: %zu SlurmCluster%s (%s/%s%s), their NodeSets and pods, the kinds\n"
+		       "(CRDs), the PriorityClass and the namespaces of Tandem. Pods of people wait meanwhile.\n",
+		       verb, l.n, l.n > 1 ? "s" : "", l.v[0]->ns, l.v[0]->name, l.n > 1 ? ", …" : "");
+	printf("To go on with it: tandem install%s\nTo remove it all: tandem uninstall%s --purge\n", at, at);
+}
+
 static int uninstall(const struct install_opts *o, struct install_out *out, struct td_cancel *c, struct td_error *err)
 {
 	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE,
@@ -396,6 +417,8 @@ static int uninstall(const struct install_opts *o, struct install_out *out, stru
 
 	if (!out->json && !out->n[TD_CHANGED] && !out->n[TD_REMOVED])
 		puts("nothing of Tandem is there");
+	else if (!out->json)
+		stays(k, o, c);
 	return 0;
 }
 
