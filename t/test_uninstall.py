@@ -76,13 +76,17 @@ def test_uninstall_leaves_slurm_and_purge_leaves_nothing(site):
     job = site.slurm("sbatch", "--parsable", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
     wait_for("it runs", lambda: site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING")
     site.slurm("srun", f"--jobid={job}", "--overlap", "true")  # a step comes after Prolog, and nobody is there whom that could ask later
-    assert "deleted" in site.cmd("uninstall")
+    out = site.cmd("uninstall")
+    assert "deleted" in out and "Slurm stays with its jobs: 1 SlurmCluster (slurm/main)" in out
     assert "nothing of Tandem" in site.cmd("uninstall")
     assert site.kubectl("get", "deployments,daemonsets,clusterroles,clusterrolebindings", "-A", "-l", "app.kubernetes.io/part-of=tandem", "-o", "name") == ""
     assert site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
     site.install(NEW)
     wait_for("the bridge is back", lambda: site.items("deployments", "-n", SYSTEM, "-l", "app.kubernetes.io/name=tandem-bridge"), 60)
     assert site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
+    tenant = {"apiVersion": "tandem.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": "team"}, "spec": {"cluster": {"namespace": "slurm", "name": "main"}}}
+    site.kubectl("apply", "-f", "-", input=json.dumps(tenant))
+    wait_for("the operator holds it", lambda: any(o["metadata"].get("finalizers") for o in site.items("tenants")), 60)  # without it the kind never ends
     assert "would go" in site.cmd("uninstall", "--purge", "--dry-run")
     assert "add --yes" in site.cmd("uninstall", "--purge", code=2, input="") and site.items("slurmclusters", "-A")
     site.cmd("uninstall", "--purge", "--yes")

@@ -17,7 +17,7 @@ int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret
 		td_auto_free char *conf = td_instance_kubeconfig(ret_i, "admin");
 		if (access(conf, R_OK) < 0)
 			r = td_fail(&err, TD_DENIED,
-				    "%s is not readable for you: use sudo, or set KUBECONFIG to a file that is yours",
+				    "%s is not readable for you: use sudo, or --kubeconfig with a file that is yours",
 				    conf);
 		else
 			r = td_kube_new(conf, ret_k, &err);

@@ -210,7 +210,8 @@ int td_config_main(int argc, char **argv)
 		 .choices = "json"},
 		{.name = "kubeconfig",
 		 .value = "FILE",
-		 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME",
+		 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME (default $KUBECONFIG, where "
+			 "nothing was started here)",
 		 TD_OPT_TEXT(&remote.kubeconfig)},
 		{.name = "cluster",
 		 .value = "NAMESPACE/NAME",
@@ -253,6 +254,8 @@ int td_config_main(int argc, char **argv)
 	bool is_import = !strcmp(words[0], "import"), is_show = !strcmp(words[0], "show");
 	if (is_import ? n < 2 : is_show ? n > 2 : strcmp(words[0], "nodes") != 0 || n > 1)
 		return td_command_wrong("config", "give show [FILE], nodes, or import SLURM.CONF [FILE…]");
+	if (!remote.kubeconfig)
+		remote.kubeconfig = td_remote_usual();
 	if (remote.cluster && !strchr(remote.cluster, '/'))
 		return td_command_wrong("config", "--cluster \"%s\": write NAMESPACE/NAME", remote.cluster);
 	if ((name && !td_slurm_is_name(name)) || !td_slurm_is_name(ns))

@@ -103,7 +103,8 @@ static bool read_uninstall(int argc, char **argv, struct install_opts *o, int *r
 		 TD_OPT_TEXT(&o->ns)},
 		{.name = "purge",
 		 TD_OPT_SWITCH(&o->purge),
-		 .help = "also every SlurmCluster and NodeSet with all its jobs, the CRDs and the\nnamespaces of "
+		 .help = "also every SlurmCluster and NodeSet with all its jobs, Tenants, the CRDs and\nthe namespaces "
+			 "of "
 			 "Tandem itself"},
 		{.name = "yes", .letter = 'y', .help = "do not ask before --purge", TD_OPT_SWITCH(&o->yes)},
 		{.name = "dry-run", .help = "changes nothing, only says what would go", TD_OPT_SWITCH(&o->dry_run)},
@@ -339,6 +340,25 @@ static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_ca
 	}
 }
 
+// Waits until the Tenants are gone: the operator takes off their finalizer, and without it their kind never ends.
+static int wait_tenants(struct td_kube *k, struct td_cancel *c, struct td_error *err)
+{
+	int64_t end = td_mono_ms(&td_clock_system) + GONE_MS;
+	for (;;) {
+		td_auto_objects struct td_objects l = {0};
+		int r = td_kube_list(k, &td_tenants, NULL, NULL, NULL, c, &l, err);
+		if (r || !l.n)
+			return r == TD_NOT_FOUND ? 0 : r;
+		if (td_mono_ms(&td_clock_system) > end)
+			return td_fail(err, TD_TRANSIENT,
+				       "%zu Tenants are still there, %s for one: does the operator run? `kubectl "
+				       "describe tenant %s` says for what it waits",
+				       l.n, l.v[0]->name, l.v[0]->name);
+		if (td_cancel_wait(c, 200))
+			return td_fail(err, TD_CANCELLED, "cancelled");
+	}
+}
+
 // Before a purge: asks when there is a SlurmCluster to lose.
 static int agree(struct td_kube *k, struct td_cancel *c, struct td_error *err)
 {
@@ -353,6 +373,34 @@ static int agree(struct td_kube *k, struct td_cancel *c, struct td_error *err)
 	if ((r = td_term_agree(question, err)) == TD_INVALID)
 		err->detail = TD_CLI_USAGE;
 	return r;
+}
+
+// Says what is there still, and what to do with it. none: nothing had to go, so nothing else may be there either.
+static void stays(struct td_kube *k, const struct install_opts *o, bool none, struct td_cancel *c)
+{
+	td_auto_objects struct td_objects l = {0};
+	td_auto_free char *at = td_cli_at(o->kubeconfig);
+	const char *verb = o->dry_run ? "would stay" : "stays";
+	if (o->purge && none)
+		return;
+	if (o->purge) {
+		printf("\nWhat people made %s: namespaces of clusters and Tenants, with their claims\n"
+		       "and Secrets, and what Slurm kept in directories of nodes.\n",
+		       verb);
+		return;
+	}
+	bool gone_too = td_kube_list(k, &td_slurmclusters, NULL, NULL, NULL, c, &l, NULL) == TD_NOT_FOUND;
+	if (gone_too && none)
+		return;
+	if (!l.n)
+		printf("\nThe kinds (CRDs), the PriorityClass and the namespaces of Tandem %s.\n",
+		       o->dry_run ? "would stay" : "stay");
+	else
+		printf("\nSlurm %s with its jobs: %zu SlurmCluster%s (%s/%s%s), NodeSets and pods;\n"
+		       "so do the kinds (CRDs), the PriorityClass and the namespaces of Tandem. Pods that\n"
+		       "people make wait meanwhile.\n",
+		       verb, l.n, l.n > 1 ? "s" : "", l.v[0]->ns, l.v[0]->name, l.n > 1 ? ", …" : "");
+	printf("To go on with it: tandem install%s\nTo remove it all: tandem uninstall%s --purge\n", at, at);
 }
 
 static int uninstall(const struct install_opts *o, struct install_out *out, struct td_cancel *c, struct td_error *err)
@@ -370,7 +418,9 @@ static int uninstall(const struct install_opts *o, struct install_out *out, stru
 		return r;
 	if (o->purge && ((r = all_gone(k, &td_slurmclusters, NULL, NULL, o->dry_run, out, c, err)) ||
 			 (r = all_gone(k, &td_nodesets, NULL, NULL, o->dry_run, out, c, err)) ||
-			 (!o->dry_run && (r = wait_clusters(k, o->kubeconfig, c, err)))))
+			 (!o->dry_run && (r = wait_clusters(k, o->kubeconfig, c, err))) ||
+			 (r = all_gone(k, &td_tenants, NULL, NULL, o->dry_run, out, c, err)) ||
+			 (!o->dry_run && (r = wait_tenants(k, c, err)))))
 		return r;
 
 	for (size_t i = m.docs.n; i-- > 0;) { // in the reverse order
@@ -394,8 +444,11 @@ static int uninstall(const struct install_opts *o, struct install_out *out, stru
 	if ((r = td_cli_prune(k, &m, o->dry_run, told, out, c, err)))
 		return r;
 
-	if (!out->json && !out->n[TD_CHANGED] && !out->n[TD_REMOVED])
-		puts("nothing of Tandem is there");
+	bool none = !out->n[TD_CHANGED] && !out->n[TD_REMOVED];
+	if (!out->json && none)
+		puts("nothing of Tandem runs there");
+	if (!out->json)
+		stays(k, o, none, c);
 	return 0;
 }
 

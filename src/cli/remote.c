@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// As kubectl and helm do, where there is no plane on this machine and nobody named a home.
-static const char *usual(void)
+const char *td_remote_usual(void)
 {
 	td_auto_instance struct td_instance i = {0};
 	const char *conf = getenv("KUBECONFIG"), *home = getenv("TANDEM_HOME");
@@ -18,7 +17,7 @@ static const char *usual(void)
 int td_remote_check(struct td_remote *r, struct td_error *err)
 {
 	if (!r->kubeconfig)
-		r->kubeconfig = usual();
+		r->kubeconfig = td_remote_usual();
 	if (!r->kubeconfig && (r->cluster || r->namespace))
 		return td_fail(err, TD_INVALID, "--cluster and --tandem-namespace go with --kubeconfig");
 	if (r->cluster && !strchr(r->cluster, '/'))

@@ -8,8 +8,10 @@
 struct td_remote {
 	const char *kubeconfig, *cluster, *namespace; // from the command line; NULL: not given
 };
-// Checks the flags. Without --kubeconfig it is $KUBECONFIG, a single file, where nothing was ever started on this machine
-// and $TANDEM_HOME is not set. TD_INVALID: they do not go together, or one is malformed.
+// $KUBECONFIG, a single file, as kubectl and helm take it, where nothing was ever started on this machine and
+// $TANDEM_HOME is not set; else NULL.
+const char *td_remote_usual(void);
+// Checks the flags. Without --kubeconfig it is td_remote_usual(). TD_INVALID: they do not go together, or one is malformed.
 int td_remote_check(struct td_remote *r, struct td_error *err);
 // The flags again, as a person types them in a shell after a command's name (" --kubeconfig FILE"),
 // for hints. "" when none was given. The caller frees the text.

@@ -93,6 +93,9 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 			return r;
 		const char *state = td_jstr_or(td_json_root(j), "state", ""),
 			   *words = td_jstr_or(td_json_root(j), "words", state);
+		size_t len = strlen(words);
+		while (len && words[len - 1] == '\n') // last words of a program
+			len--;
 		bool batch = td_streq(td_jstr(td_json_root(j), "kind"), "batch");
 		if (!strcmp(state, "ready") || !strcmp(state, "running") || (batch && !strcmp(state, "done"))) {
 			*ret = td_steal(j);
@@ -104,8 +107,8 @@ static int wait_for(struct td_client *c, const char *id, struct td_json **ret, s
 						 "session %s has ended before it could be used: %.*s. It is tried "
 						 "again until `tandem session stop %s`",
 						 id, (int)strcspn(words, "\n"), words, id)
-				       : td_fail(err, TD_INVALID, "session %s has ended before it could be used: %s",
-						 id, words);
+				       : td_fail(err, TD_INVALID, "session %s has ended before it could be used: %.*s",
+						 id, (int)len, words);
 		if (td_jbool(td_json_root(j), "refused", false))
 			return td_fail(err, TD_INVALID, "%s. `tandem session stop %s` takes it back", words, id);
 		if (!td_streq(words, said))

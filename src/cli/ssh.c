@@ -244,6 +244,19 @@ static char *id_of(const char *word)
 	return td_strndup(word, strlen(word) - (td_ends(word, SUFFIX) ? strlen(SUFFIX) : 0));
 }
 
+// Who names a run is told what leads into that.
+static void hint_run(struct td_client *c, const char *word, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *run = NULL;
+	if (!td_client_call(c, "GET", "/api/v1/runs", NULL, &j, NULL) &&
+	    !td_client_run_pick(td_jget(td_json_root(j), "runs"), word, false, &run, NULL))
+		td_fail(err, TD_NOT_FOUND,
+			"%s is a run, and this leads into sessions. Into the job of a run that goes on, from a login "
+			"pod: ssh NODE, or srun --jobid=JOB --overlap --pty bash; `tandem ps` says which",
+			run);
+}
+
 int td_ssh_main(int argc, char **argv)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -275,6 +288,8 @@ int td_ssh_main(int argc, char **argv)
 	int r = td_client_open(&c, &err);
 	if (!r)
 		r = td_client_call(&c, "GET", td_buf_str(&url), NULL, NULL, &err);
+	if (r == TD_NOT_FOUND)
+		hint_run(&c, id, &err);
 	if (!r)
 		r = prepare(&c, &path, &err);
 	if (r)

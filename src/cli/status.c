@@ -239,8 +239,13 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 			      "nodename=%s "
 			      "state=undrain",
 			      l.v[n]->name, slurm, reason, flags, l.v[n]->name);
-		} else if (reason && *reason)
+		} else if (reason && td_starts(reason, "tandem: action drain")) {
+			td_auto_free char *flags = td_remote_words(g->remote);
+			wrong(g, "node %s: Slurm says %s: %s. To take it into service again: tandem node return%s %s",
+			      l.v[n]->name, slurm ? slurm : "?", reason, flags, l.v[n]->name);
+		} else if (reason && *reason) {
 			wrong(g, "node %s: Slurm says %s: %s", l.v[n]->name, slurm ? slurm : "?", reason);
+		}
 	}
 }
 
@@ -444,8 +449,10 @@ static void table(yyjson_val *v)
 	putchar('\n');
 	coloured(color, any ? TD_TERM_BAD : TD_TERM_GOOD, any ? "Wrong:" : "All is well.", 0);
 	putchar('\n');
-	yyjson_arr_foreach (bad, k, max, x)
-		printf("  %s\n", yyjson_get_str(x));
+	yyjson_arr_foreach (bad, k, max, x) {
+		td_auto_free char *line = td_asprintf("  %s", yyjson_get_str(x));
+		td_term_wrap(line, 4, td_term_columns(STDOUT_FILENO));
+	}
 }
 
 // Lists Tandem's Deployments and DaemonSets, which are found by their label.

@@ -57,7 +57,9 @@ static int ask(struct asker *a, const char *path, bool *ret_good, struct td_json
 
 	r = a->bridge ? 0 : td_http_client_new(&o, &a->bridge, err);
 	if (r || (r = td_http_do(a->bridge, &call, NULL, &rep, err)))
-		return td_wrap(err, "the bridge does not answer (see `tandem status`)");
+		return td_fail(err, r,
+			       "the bridge does not answer: it waits for Slurm, or does not run. `tandem status` says "
+			       "what is wrong");
 	if ((r = td_json_parse(td_buf_str(&rep.body), rep.body.len, ret, err)))
 		return td_wrap(err, "the bridge's answer is not readable");
 	*ret_good = rep.status == 200;

@@ -174,7 +174,8 @@ void td_op_qos_sync(struct td_op_view *v, struct td_object *sc, int64_t *again_m
 		struct td_error err = TD_ERROR_INIT;
 		int r = sync_rows(sc, v, &foreign, &err);
 		free(q->problem);
-		q->problem = r ? td_asprintf("the QOS could not be written: %.400s", err.msg)
+		q->problem = r ? td_asprintf("the QOS could not be written: %.400s",
+					     td_slurm_is_silence(&err) ? "Slurm does not answer" : err.msg)
 			     : foreign.len
 				     ? td_asprintf("in slurmdbd and not made by Tandem, so they are left as they are: "
 						   "%.400s; choose other names, or delete them there (sacctmgr)",

@@ -352,11 +352,14 @@ void td_op_tenant_slurm(struct td_op_tenant_pass *p)
 		return;
 	}
 
+	static const char silent[] = "Slurm does not answer, so its accounts stay as they are; it is asked again every "
+				     "2 seconds. `tandem status` shows what is wrong with slurmctld and slurmdbd";
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_free char *key = td_asprintf("%s/%s", p->ns, p->cluster);
 	struct td_op_view *v = link_of(p->ts, key);
 	struct tenant_work w = {.p = p};
 	int r = td_op_view_connect(p->ts->op, p->sc, v, p->c, &err);
+	bool connected = !r;
 	w.s = v->slurm;
 	int64_t began = td_mono_ms(&td_clock_system), cost;
 	const char *foreign = NULL;
@@ -372,7 +375,7 @@ void td_op_tenant_slurm(struct td_op_tenant_pass *p)
 	if (cost > p->again_ms)
 		p->again_ms = cost;
 	if (r) {
-		all_fail(p, "NoAnswer", err.msg);
+		all_fail(p, "NoAnswer", connected && td_slurm_is_silence(&err) ? silent : err.msg);
 		for (size_t i = 0; i < p->n; i++)
 			if (p->v[i].deleting && p->v[i].had_account && !p->v[i].held) {
 				p->v[i].held = p->v[i].slurm;

@@ -581,11 +581,17 @@ static void accounts(const yyjson_val *o, struct td_buf *passwd, struct td_buf *
 				  *t_gid = td_asprintf("%lld", gid);
 		const char *home = td_jstr_or(u, "home", def_home);
 
-		if (uid < 1000 || uid > 4294967293 || uid == TD_SLURM_UID || uid == 65534 || td_strv_has(&uids, t_uid))
+		size_t other = 0;
+		while (other < uids.n && strcmp(uids.v[other], t_uid) != 0)
+			other++;
+		if (uid < 1000 || uid > 4294967293 || uid == TD_SLURM_UID || uid == 65534)
 			td_strv_addf(problems,
-				     "spec.users[%zu].uid: must be 1000 or more, not 64030 (slurm) or 65534 (nobody), "
-				     "and nobody else's",
+				     "spec.users[%zu].uid: must be 1000 or more, and not 64030 (slurm) or 65534 "
+				     "(nobody)",
 				     i);
+		else if (other < uids.n)
+			td_strv_addf(problems, "spec.users[%zu].uid: %s is %s's already: give %s another one", i, t_uid,
+				     names.v[other], name);
 
 		if (gid < 100 || gid > 4294967293 || gid == TD_SLURM_UID || gid == 65534)
 			td_strv_addf(
@@ -604,7 +610,6 @@ static void accounts(const yyjson_val *o, struct td_buf *passwd, struct td_buf *
 				     i);
 
 		if (td_strv_has(&names, name))
-
 			td_strv_addf(problems, "spec.users[%zu].name: \"%s\" is there twice; names must differ", i,
 				     name);
 		td_strv_add(&names, name);

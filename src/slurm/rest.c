@@ -87,6 +87,11 @@ const char *td_slurm_op_name(enum td_slurm_op op)
 	return op < TD_SLURM_OPS ? names[op] : "?";
 }
 
+bool td_slurm_is_silence(const struct td_error *err)
+{
+	return (err->code == TD_TRANSIENT || err->code == TD_UNCERTAIN) && !err->http && !err->detail;
+}
+
 bool td_slurm_is_refused(const struct td_slurm *s)
 {
 	return atomic_load(&s->refused);

@@ -495,7 +495,7 @@ static void test_refused(void **state)
 		{"partitions: [{name: p, allowGroups: ['a b']}]", "spec.partitions[0].allowGroups[0]"},
 		{"users: [{name: a, uid: 0}]", "spec.users[0].uid"},
 		{"users: [{name: a, uid: 64030}]", "spec.users[0].uid"},
-		{"users: [{name: a, uid: 1000}, {name: b, uid: 1000}]", "spec.users[1].uid"},
+		{"users: [{name: a, uid: 1000}, {name: b, uid: 1000}]", "spec.users[1].uid: 1000 is a's already"},
 		{"users: [{name: a, uid: 1000, gid: 0}]", "spec.users[0].gid"},
 		{"users: [{name: a, uid: 1000, home: '/x:y'}]", "spec.users[0].home"},
 		{"users: [{name: a, uid: 1000, shell: \"/x\\nroot::0\"}]", "spec.users[0].shell"},

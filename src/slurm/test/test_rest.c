@@ -819,6 +819,7 @@ static void test_a_socket_with_a_long_path(void **state)
 	assert_int_equal(mkdir(dir, 0700), 0);
 	assert_int_equal(td_slurm_new(&so, &s, &err), 0);
 	assert_int_equal(td_slurm_check(s, NULL, &err), TD_TRANSIENT);
+	assert_true(td_slurm_is_silence(&err));
 
 	assert_int_equal(td_http_server_new(&o, &server, &err), 0);
 	assert_int_equal(rename(at + strlen("unix:"), sock), 0);
