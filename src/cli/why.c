@@ -271,7 +271,7 @@ static int workload(struct asker *a, const struct why_kind *k, const char *name)
 // A number, or one with "_" and what follows: a job.
 static bool is_job(const char *what)
 {
-	size_t digits = strspn(what, "0123456789");
+	size_t digits = what ? strspn(what, "0123456789") : 0;
 	return digits && (!what[digits] || what[digits] == '_');
 }
 
@@ -281,7 +281,8 @@ static int of_job(struct td_client *c, const char *id, bool json)
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_buf struct td_buf t = {0};
-	td_auto_free char *path = td_asprintf("/api/v1/jobs/%.*s", (int)strcspn(id, "_"), id);
+	td_auto_free char *number = td_strndup(id, strcspn(id, "_"));
+	td_auto_free char *path = td_asprintf("/api/v1/jobs/%s", number);
 	int r = td_client_call(c, "GET", path, NULL, &j, &err);
 	if (r && r != TD_NOT_FOUND)
 		return failed(&err);
