@@ -259,7 +259,7 @@ CONDITIONS = [  # what only the operator can know
      ["spec.accounting.slurmdbdConf.StoragePass", "remove it", "spec.accounting.slurmdbdConf.PurgeJobAfter", "without blanks"]),
     ("slurmcluster", "main", "ConfigValid", {"partitions": [{"name": "all", "nodeSets": ["nobody"]}]}, {"partitions": [{"name": "all", "default": True, "maxTime": "INFINITE"}]},
      ["spec.partitions[0].nodeSets", "nobody"]),
-    ("slurmcluster", "main", "ConfigValid", {"users": [{"name": "a", "uid": 1001}, {"name": "b", "uid": 1001}]}, None, ["spec.users[1].uid", "nobody else's"]),
+    ("slurmcluster", "main", "ConfigValid", {"users": [{"name": "a", "uid": 1001}, {"name": "b", "uid": 1001}]}, None, ["spec.users[1].uid", "1001 is a's already"]),
     ("slurmcluster", "main", "ConfigValid", {"login": [{"name": "login", "replicas": 2}, {"name": "login-1"}]}, None, ["spec.login[1].name", 'a pod of the group "login"']),
     ("slurmcluster", "main", "ConfigValid", {"scheduler": {"defaultPartition": "fast", "defaultUser": "nobody-here"}}, None,
      ["spec.scheduler.defaultPartition", '"fast"', "add it to spec.partitions", "spec.scheduler.defaultUser", '"nobody-here"']),

@@ -15,12 +15,13 @@
 
 // NEAR_MS: a node's failure and what it does to a job are not seen at one time. KEEP_MS: for so long a job's past and a
 // node's failure are known; longer than pool/again.c counts in a row, and than Slurm's own pause. MOST: jobs beyond
-// that wait as Slurm wants them to.
-enum { NEAR_MS = 5000, KEEP_MS = 1200000, MOST = 50000, LOOK_MS = 5000, SEEN_MS = 250, OVER_MS = 180000 };
+// that wait as Slurm wants them to. SAYS: looks at whether a job that may begin says why it does again.
+enum { NEAR_MS = 5000, KEEP_MS = 1200000, MOST = 50000, LOOK_MS = 5000, SEEN_MS = 250, OVER_MS = 180000, SAYS = 3 };
 
 struct again_job {
 	int64_t id, from_ms, to_ms; // mono: it was queued again between the two
 	bool ends;                  // its run still ends somewhere
+	int says;                   // so often it is looked at whether it says why
 	struct td_pool_again_past past;
 	UT_hash_handle hh;
 };
@@ -144,6 +145,7 @@ void td_agains_back(struct td_bridge *b, const struct td_slurm_states *jobs, int
 		if (!j->ends)
 			j->from_ms = from_ms;
 		j->to_ms = to_ms;
+		j->says = 0;
 		j->ends = td_job_phase(jobs->v[i].states) == TD_PHASE_ENDING;
 	}
 	pthread_mutex_unlock(&a->lock);
@@ -180,6 +182,18 @@ static bool node_back(struct td_bridge *b, const struct again_job *j, bool *ret_
 	return back;
 }
 
+// Did a node fail as the job was queued again?
+static bool by_node(struct td_bridge *b, const struct again_job *j)
+{
+	struct td_agains *a = b->agains;
+	bool any = false;
+	pthread_mutex_lock(&a->lock);
+	for (size_t i = 0; i < a->n_nodes && !any; i++)
+		any = meant(j, &a->nodes[i]);
+	pthread_mutex_unlock(&a->lock);
+	return any;
+}
+
 // Which node failed under the run before, and why: the comment that says so. NULL: none did, or it is not known. slurmdbd
 // is asked for the run's nodes only where a node failed at the time.
 static char *failed_comment(struct td_bridge *b, struct td_slurm *s, const struct again_job *j,
@@ -189,12 +203,7 @@ static char *failed_comment(struct td_bridge *b, struct td_slurm *s, const struc
 	td_auto_runs struct td_slurm_runs runs = {0};
 	td_auto_strv struct td_strv on = {0};
 	const struct td_slurm_run *last = NULL;
-	bool any = false;
-	pthread_mutex_lock(&a->lock);
-	for (size_t i = 0; i < a->n_nodes && !any; i++)
-		any = meant(j, &a->nodes[i]);
-	pthread_mutex_unlock(&a->lock);
-	if (!any || td_slurm_history_job(s, b->o.cluster, job->id, c, &runs, NULL))
+	if (!by_node(b, j) || td_slurm_history_job(s, b->o.cluster, job->id, c, &runs, NULL))
 		return NULL;
 	for (size_t i = 0; i < runs.n; i++)
 		if (runs.v[i].id == job->id && runs.v[i].end && (!last || runs.v[i].end >= last->end))
@@ -231,14 +240,37 @@ static int64_t slurm_now(struct td_bridge *b, const struct again_job *j, int64_t
 	return own >= least && own <= most ? own : least;
 }
 
-static void keep(struct td_bridge *b, int64_t id, const struct td_pool_again_past *past)
+static void keep(struct td_bridge *b, int64_t id, const struct td_pool_again_past *past, int says)
 {
 	struct again_job *j = NULL;
 	pthread_mutex_lock(&b->agains->lock);
 	HASH_FIND(hh, b->agains->jobs, &id, sizeof(id), j);
-	if (j)
+	if (j) {
 		j->past = *past;
+		j->says = says;
+	}
 	pthread_mutex_unlock(&b->agains->lock);
+}
+
+// Says why of one that may begin, where its record does not: slurmdbd may hear late of the run before, and the node's
+// `watch` may write what it has read before (faulted.c).
+static int say_why(struct td_bridge *b, struct td_slurm *s, const struct again_job *known, int64_t *again_ms,
+		   struct td_cancel *c, struct td_error *err)
+{
+	td_auto_job struct td_slurm_job j = {0};
+	struct td_pool_said said;
+	int r = td_slurm_job(s, known->id, c, &j, err);
+	if (r)
+		return r == TD_NOT_FOUND ? 0 : r;
+	keep(b, known->id, &known->past, known->says - 1);
+	if (known->says > 1)
+		*again_ms = LOOK_MS;
+	if (j.submit != known->past.submit_s || td_job_phase(j.states) == TD_PHASE_ENDED || !td_lease_holds() ||
+	    (td_pool_said(j.admin_comment, TD_SAID_AGAIN, &said) && said.seen_s == j.submit))
+		return 0;
+	td_auto_free char *comment = failed_comment(b, s, known, &j, c);
+	const struct td_slurm_job_change ch = {.admin_comment = comment};
+	return comment ? td_slurm_job_update(s, known->id, &ch, c, err) : 0;
 }
 
 int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
@@ -272,6 +304,8 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
 	if (!l)
 		return TD_TRANSIENT;
+	if (known.says)
+		return say_why(b, l->slurm, &known, again_ms, c, err);
 	td_auto_job struct td_slurm_job j = {0};
 	int r = td_slurm_job(l->slurm, id, c, &j, err);
 	if (r)
@@ -293,7 +327,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 		f.behind = true;
 		p = td_pool_again(&f);
 	}
-	keep(b, id, &p.past);
+	keep(b, id, &p.past, 0);
 	if (p.what == TD_AGAIN_LOOK)
 		*again_ms = p.in_s > 0 ? p.in_s * 1000 : LOOK_MS;
 	if (p.what != TD_AGAIN_BEGIN || !td_lease_holds())
@@ -308,6 +342,10 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	if (r)
 		return r;
 	td_info("job %lld was queued again, and may begin", id);
+	if (s->accounting && by_node(b, &known)) {
+		keep(b, id, &p.past, SAYS);
+		*again_ms = LOOK_MS;
+	}
 	pthread_mutex_lock(&b->agains->lock);
 	b->agains->begun++;
 	pthread_mutex_unlock(&b->agains->lock);

@@ -200,7 +200,7 @@ int td_cancel_main(int argc, char **argv)
 {
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
-	int code;
+	int code = 0;
 	const struct td_command line = {
 		.name = "cancel",
 		.about = "Cancels what is left of a run, by its id or, where one of that name has "

@@ -100,10 +100,10 @@ char *td_pool_said_again(const char *admin_comment, const char *node, const char
 	char when[TD_MOMENT_LEN], clean[TD_SAID_WORDS / 2];
 	td_auto_buf struct td_buf b = {0};
 	for (const char *p = admin_comment ? admin_comment : ""; *p;) {
-		size_t i = 0;
-		while (i < TD_LEN(marks) && strncmp(p, marks[i], strlen(marks[i])) != 0)
+		size_t i = 0; // a fault stays
+		while (i < TD_SAID_FAULT && strncmp(p, marks[i], strlen(marks[i])) != 0)
 			i++;
-		if (i == TD_LEN(marks)) {
+		if (i == TD_SAID_FAULT) {
 			td_buf_putc(&b, *p++);
 			continue;
 		}

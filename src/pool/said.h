@@ -25,6 +25,6 @@ struct td_pool_said {
 bool td_pool_said(const char *admin_comment, enum td_pool_said_what what, struct td_pool_said *ret);
 // Whether it is of the run that began at start_s, and not of one before it. What has no time may be.
 bool td_pool_said_now(const struct td_pool_said *s, int64_t start_s);
-// The comment with the sentence "began again"; what was said of the run before goes, all else stays. why: as a node's reason;
-// its first line counts. NULL: it would be longer than TD_SAID_COMMENT. Caller frees.
+// The comment with the sentence "began again"; what was said of the run before goes but for its faults, all else stays.
+// why: as a node's reason; its first line counts. NULL: it would be longer than TD_SAID_COMMENT. Caller frees.
 char *td_pool_said_again(const char *admin_comment, const char *node, const char *why, int64_t at_s);

@@ -96,6 +96,12 @@ static int alive(const char *id, const struct standin_fault *f)
 		return 1;
 	if (!td_standin_job_name(id, false, name, sizeof(name)))
 		return -1;
+	// What somebody, such as the bridge, wrote meanwhile stays.
+	if (td_standin_job_text(id, "admin_comment", td_standin_now_ms() + COMMAND_MS,
+				(struct standin_text){was, sizeof(was)}, why, sizeof(why)) < 0)
+		return -1;
+	if (!td_standin_faulted_text(was, f, text, sizeof(text)))
+		return 1;
 	snprintf(where, sizeof(where), "jobid=%s", name);
 	snprintf(arg, sizeof(arg), "admincomment=%s", text);
 	char *said = NULL;
