@@ -110,7 +110,7 @@ class Kubectl:
             self.say.append(f'{what.partition("/")[0]} "{what.partition("/")[2]}" deleted')
             going.append((path, obj["details"]["uid"] if obj["kind"] == "Status" else obj["metadata"]["uid"]))
         for path, uid in going if self.options.get("--wait", True) else ():
-            while (now := self.call("GET", path))[0] == 200 and now[1]["metadata"]["uid"] == uid:
+            while (now := self.call("GET", path))[0] != 404 and (now[0] != 200 or now[1]["metadata"]["uid"] == uid):  # what does not say is not gone
                 if time.monotonic() > self.end:
                     raise subprocess.TimeoutExpired(("kubectl", "delete", *words), self.seconds)
                 time.sleep(0.05)
