@@ -211,6 +211,6 @@ def run(kubeconfig, argv, text, seconds):
             those = [o for o, _, _ in objects(text)]
             return "".join(f"{s}\n" for s in k.say), json.dumps({"apiVersion": "v1", "kind": "List", "items": those[made:]}) if made < len(those) else None
         did = (k.mark(verb, words) if verb in ("label", "annotate") else k.cordon(verb, words) if verb.endswith("cordon") else getattr(k, verb)(words))
-    except (kubeget.Refused, ValueError, KeyError, TypeError, AttributeError):
+    except (kubeget.Refused, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return ("".join(k.say) if verb == "logs" else "".join(f"{s}\n" for s in k.say), None) if did else None
