@@ -73,9 +73,9 @@ class Server:
         self.tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
         self.tls.load_cert_chain(user["client-certificate"], user["client-key"])
 
-    def call(self, method, path, body=None, kind="application/json"):
+    def call(self, method, path, body=None, kind="application/json", seconds=120):
         """(status, the object that is answered, or its text where it is none)."""
-        c = http.client.HTTPSConnection(self.host, context=self.tls, timeout=120)
+        c = http.client.HTTPSConnection(self.host, context=self.tls, timeout=seconds)
         try:
             c.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind} if body is not None else {})
             r = c.getresponse()
