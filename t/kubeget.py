@@ -30,6 +30,11 @@ PLURALS = {word: plural for plural in KINDS for word in (plural, {"ies": plural[
 SELECTORS = {"-l": "labelSelector", "--field-selector": "fieldSelector"}
 
 
+def version(where):
+    """The apiVersion of what is at a path."""
+    return where.removeprefix("/apis/").removeprefix("/api/")
+
+
 class Refused(Exception):
     """The API server's answer, or why there is none, as kubectl says it."""
 
@@ -59,7 +64,7 @@ def path_of(argv):
     path = where + (f"/namespaces/{namespace}" if namespaced and namespace else "") + f"/{plural}"
     if len(words) == 2:
         return f"{path}/{urllib.parse.quote(words[1])}", None
-    return f"{path}?{urllib.parse.urlencode(query)}", {"apiVersion": where.partition("/api")[2].removeprefix("s").removeprefix("/"), "kind": kind}
+    return f"{path}?{urllib.parse.urlencode(query)}", {"apiVersion": version(where), "kind": kind}
 
 
 class Server:

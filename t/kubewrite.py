@@ -17,7 +17,7 @@ APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # What may stand before or behind a command's words: whether a value follows.
 OPTIONS = {"-n": True, "--namespace": True, "-f": True, "-l": True, "-c": True, "-p": True, "--type": True, "--subresource": True, "--grace-period": True, "--wait": False,
            "--ignore-not-found": False, "--all": False, "--force": False, "--now": False, "--overwrite": False}
-WHERE = {(where.removeprefix("/apis/").removeprefix("/api/"), kind): (f"{where}{{}}/{plural}", namespaced)
+WHERE = {(kubeget.version(where), kind): (f"{where}{{}}/{plural}", namespaced)
          for plural, (where, kind, namespaced) in kubeget.KINDS.items()}
 
 
