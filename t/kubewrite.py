@@ -53,11 +53,11 @@ def objects(text):
 
 
 class Kubectl:
-    """One call, at one API server. say: what kubectl would print."""
+    """One call, at one API server. say: what kubectl would print. left: objects of its input that were not made."""
 
     def __init__(self, server, options, seconds):
         self.server, self.options, self.seconds, self.end = server, options, seconds, time.monotonic() + seconds
-        self.say = []
+        self.say, self.left = [], []
 
     def call(self, method, path, body=None, kind="application/json", **query):
         return self.server.call(method, f"{path}?{urllib.parse.urlencode(query)}" if query else path, body, kind)
@@ -148,6 +148,7 @@ class Kubectl:
             group = o["apiVersion"].rpartition("/")[0]
             self.say.append(f"{o['kind'].lower()}{'.' if group else ''}{group}/{meta['name']} created")
             made += 1
+        self.left = [o for o, _, _ in those[made:]]
         return made
 
     # ---- changes of one object ----
@@ -206,10 +207,9 @@ def run(kubeconfig, argv, text, seconds):
     try:
         k = Kubectl(kubeget.server(kubeconfig), options, seconds)
         if verb in ("create", "apply"):
-            if words or options.get("-f") != "-" or text is None or (made := k.make(f"kubectl-{'client-side-apply' if verb == 'apply' else verb}", text, verb == "apply")) in (None, 0):
+            if words or options.get("-f") != "-" or text is None or not k.make(f"kubectl-{'client-side-apply' if verb == 'apply' else verb}", text, verb == "apply"):
                 return None
-            those = [o for o, _, _ in objects(text)]
-            return "".join(f"{s}\n" for s in k.say), json.dumps({"apiVersion": "v1", "kind": "List", "items": those[made:]}) if made < len(those) else None
+            return "".join(f"{s}\n" for s in k.say), json.dumps({"apiVersion": "v1", "kind": "List", "items": k.left}) if k.left else None
         did = (k.mark(verb, words) if verb in ("label", "annotate") else k.cordon(verb, words) if verb.endswith("cordon") else getattr(k, verb)(words))
     except (kubeget.Refused, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError):
         return None
