@@ -60,7 +60,7 @@ class Kubectl:
         self.say, self.left = [], []
 
     def call(self, method, path, body=None, kind="application/json", **query):
-        return self.server.call(method, f"{path}?{urllib.parse.urlencode(query)}" if query else path, body, kind)
+        return self.server.call(method, f"{path}?{urllib.parse.urlencode(query)}" if query else path, body, kind, min(self.seconds, 120))
 
     def kind_of(self, word):
         """(path of the objects, how they are called in what is printed); None: not known."""
