@@ -101,13 +101,17 @@ class Failed(subprocess.CalledProcessError):
         return super().__str__() + "\n" + (self.stdout or "")[-2000:] + (self.stderr or "")[-2000:]
 
 
-def got(kubeconfig, kubectl, *argv):
-    """What `kubectl get -o json` says; kubectl: how to call it for what kubeget.py does not know."""
+def known(kubeconfig, argv):
+    """What `kubectl get -o json` says, where kubeget.py knows how to ask; else None."""
     try:
-        obj = kubeget.get(kubeconfig, argv)
+        return kubeget.get(kubeconfig, [str(a) for a in argv])
     except kubeget.Refused as e:
         raise Failed(1, ("kubectl", "get", *argv), "", str(e)) from e
-    return obj or json.loads(kubectl("get", *argv, "-o", "json"))
+
+
+def got(kubeconfig, kubectl, *argv):
+    """What `kubectl get -o json` says; kubectl: how to call it for what kubeget.py does not know."""
+    return known(kubeconfig, argv) or json.loads(kubectl("get", *argv, "-o", "json"))
 
 
 def kubectl(kubeconfig, real, argv, kw):
@@ -116,10 +120,10 @@ def kubectl(kubeconfig, real, argv, kw):
         return real(*argv, **kw)
     if argv[:1] == ("get",) and argv[-2:] == ("-o", "json"):
         try:
-            obj = kubeget.get(kubeconfig, [str(a) for a in argv[1:-2]])
-        except kubeget.Refused as e:
+            obj = known(kubeconfig, argv[1:-2])
+        except Failed:
             if kw.get("check", True):
-                raise Failed(1, ("kubectl", *argv), "", str(e)) from e
+                raise
             return ""
         if obj:
             return json.dumps(obj)

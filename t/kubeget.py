@@ -30,6 +30,11 @@ PLURALS = {word: plural for plural in KINDS for word in (plural, {"ies": plural[
 SELECTORS = {"-l": "labelSelector", "--field-selector": "fieldSelector"}
 
 
+def version(where):
+    """The apiVersion of what is at a path."""
+    return where.removeprefix("/apis/").removeprefix("/api/")
+
+
 class Refused(Exception):
     """The API server's answer, or why there is none, as kubectl says it."""
 
@@ -59,7 +64,7 @@ def path_of(argv):
     path = where + (f"/namespaces/{namespace}" if namespaced and namespace else "") + f"/{plural}"
     if len(words) == 2:
         return f"{path}/{urllib.parse.quote(words[1])}", None
-    return f"{path}?{urllib.parse.urlencode(query)}", {"apiVersion": where.partition("/api")[2].removeprefix("s").removeprefix("/"), "kind": kind}
+    return f"{path}?{urllib.parse.urlencode(query)}", {"apiVersion": version(where), "kind": kind}
 
 
 class Server:
@@ -73,9 +78,9 @@ class Server:
         self.tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
         self.tls.load_cert_chain(user["client-certificate"], user["client-key"])
 
-    def call(self, method, path, body=None, kind="application/json"):
+    def call(self, method, path, body=None, kind="application/json", seconds=120):
         """(status, the object that is answered, or its text where it is none)."""
-        c = http.client.HTTPSConnection(self.host, context=self.tls, timeout=120)
+        c = http.client.HTTPSConnection(self.host, context=self.tls, timeout=seconds)
         try:
             c.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind} if body is not None else {})
             r = c.getresponse()

@@ -17,7 +17,7 @@ APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # What may stand before or behind a command's words: whether a value follows.
 OPTIONS = {"-n": True, "--namespace": True, "-f": True, "-l": True, "-c": True, "-p": True, "--type": True, "--subresource": True, "--grace-period": True, "--wait": False,
            "--ignore-not-found": False, "--all": False, "--force": False, "--now": False, "--overwrite": False}
-WHERE = {(where.removeprefix("/apis/").removeprefix("/api/"), kind): (f"{where}{{}}/{plural}", namespaced)
+WHERE = {(kubeget.version(where), kind): (f"{where}{{}}/{plural}", namespaced)
          for plural, (where, kind, namespaced) in kubeget.KINDS.items()}
 
 
@@ -53,14 +53,14 @@ def objects(text):
 
 
 class Kubectl:
-    """One call, at one API server. say: what kubectl would print."""
+    """One call, at one API server. say: what kubectl would print. left: objects of its input that were not made."""
 
     def __init__(self, server, options, seconds):
         self.server, self.options, self.seconds, self.end = server, options, seconds, time.monotonic() + seconds
-        self.say = []
+        self.say, self.left = [], []
 
     def call(self, method, path, body=None, kind="application/json", **query):
-        return self.server.call(method, f"{path}?{urllib.parse.urlencode(query)}" if query else path, body, kind)
+        return self.server.call(method, f"{path}?{urllib.parse.urlencode(query)}" if query else path, body, kind, min(self.seconds, 120))
 
     def kind_of(self, word):
         """(path of the objects, how they are called in what is printed); None: not known."""
@@ -110,7 +110,7 @@ class Kubectl:
             self.say.append(f'{what.partition("/")[0]} "{what.partition("/")[2]}" deleted')
             going.append((path, obj["details"]["uid"] if obj["kind"] == "Status" else obj["metadata"]["uid"]))
         for path, uid in going if self.options.get("--wait", True) else ():
-            while (now := self.call("GET", path))[0] == 200 and now[1]["metadata"]["uid"] == uid:
+            while (now := self.call("GET", path))[0] != 404 and (now[0] != 200 or now[1]["metadata"]["uid"] == uid):  # what does not say is not gone
                 if time.monotonic() > self.end:
                     raise subprocess.TimeoutExpired(("kubectl", "delete", *words), self.seconds)
                 time.sleep(0.05)
@@ -148,6 +148,7 @@ class Kubectl:
             group = o["apiVersion"].rpartition("/")[0]
             self.say.append(f"{o['kind'].lower()}{'.' if group else ''}{group}/{meta['name']} created")
             made += 1
+        self.left = [o for o, _, _ in those[made:]]
         return made
 
     # ---- changes of one object ----
@@ -206,11 +207,10 @@ def run(kubeconfig, argv, text, seconds):
     try:
         k = Kubectl(kubeget.server(kubeconfig), options, seconds)
         if verb in ("create", "apply"):
-            if words or options.get("-f") != "-" or text is None or (made := k.make(f"kubectl-{'client-side-apply' if verb == 'apply' else verb}", text, verb == "apply")) in (None, 0):
+            if words or options.get("-f") != "-" or text is None or not k.make(f"kubectl-{'client-side-apply' if verb == 'apply' else verb}", text, verb == "apply"):
                 return None
-            those = [o for o, _, _ in objects(text)]
-            return "".join(f"{s}\n" for s in k.say), json.dumps({"apiVersion": "v1", "kind": "List", "items": those[made:]}) if made < len(those) else None
+            return "".join(f"{s}\n" for s in k.say), json.dumps({"apiVersion": "v1", "kind": "List", "items": k.left}) if k.left else None
         did = (k.mark(verb, words) if verb in ("label", "annotate") else k.cordon(verb, words) if verb.endswith("cordon") else getattr(k, verb)(words))
-    except (kubeget.Refused, ValueError, KeyError, TypeError, AttributeError):
+    except (kubeget.Refused, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return ("".join(k.say) if verb == "logs" else "".join(f"{s}\n" for s in k.say), None) if did else None

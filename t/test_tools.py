@@ -167,7 +167,7 @@ class Says:
     def __init__(self, code):
         self.code, self.asked = code, []
 
-    def call(self, method, path, body=None, kind="application/json"):
+    def call(self, method, path, body=None, kind="application/json", seconds=120):
         self.asked.append((method, path, body))
         return self.code, {"kind": "Pod", "metadata": {"uid": "1"}}
 

@@ -290,7 +290,7 @@ class Cluster:
 
     def _ready(self):
         try:
-            return kubeget.server(self.kubeconfig).call("GET", "/readyz") == (200, "ok")
+            return kubeget.server(self.kubeconfig).call("GET", "/readyz", seconds=30) == (200, "ok")
         except kubeget.Refused:
             return False
 
