@@ -95,9 +95,13 @@ def test_bad_luck_is_bounded(pool):
 
 def test_a_task_of_an_array_has_its_bad_luck_alone(pool):
     """The last task has the array's own id: the other one goes on."""
+    filler = pool.sbatch("--gres=gpu:8", "-w", SICK)
+    wait_for("it runs", lambda: pool.job(filler).get("JobState") == "RUNNING")
+    job = pool.sbatch("--requeue", "--gres=gpu:8", "--array=0-1")
+    wait_for("the first task runs", lambda: pool.shell("squeue", "-h", "-j", f"{job}_0", "-o", "%T").strip() == "RUNNING")
     policy(pool, qos=["normal"], tries=1)
     pool.cmd("fault", SICK, "gpu0", "burn=fail")
-    job = pool.sbatch("--requeue", "--gres=gpu:8", "--array=0-1")
+    pool.shell("scancel", filler)
     tasks = lambda: sorted(pool.shell("squeue", "-h", "-r", "-j", job, "-o", "%T %K %A %r").splitlines())
     held = wait_for("one is held", lambda: (t := tasks()) and t[0].startswith("PENDING ") and "held" in t[0].lower() and t)
     assert len(held) == 2 and held[1].startswith("RUNNING "), held

@@ -47,8 +47,7 @@ static void away(const struct standin_unlucky *u)
 		return;
 	if (again)
 		return;
-	td_standin_act("gate", (char *[]){"scancel", job, NULL},
-		       td_standin_until(COMMAND_MS, u->deadline_ms));
+	td_standin_act("gate", (char *[]){"scancel", job, NULL}, td_standin_until(COMMAND_MS, u->deadline_ms));
 	left(u->job, u->deadline_ms);
 }
 

@@ -55,9 +55,8 @@ bool td_standin_unlucky(const struct standin_unlucky *u)
 	} else {
 		fprintf(stderr, "tandem gate: %s\n", said); // it is queued again all the same, only nobody counts that
 	}
-	bool again =
-		td_standin_act("gate", (char *[]){"scontrol", hold ? "requeuehold" : "requeue", name, NULL},
-			       td_standin_until(COMMAND_MS, u->deadline_ms));
+	bool again = td_standin_act("gate", (char *[]){"scontrol", hold ? "requeuehold" : "requeue", name, NULL},
+				    td_standin_until(COMMAND_MS, u->deadline_ms));
 	if (!hold)
 		td_standin_soon(name);
 	return again;
