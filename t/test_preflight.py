@@ -93,6 +93,22 @@ def test_bad_luck_is_bounded(pool):
     pool.shell("scancel", filler, job)
 
 
+def test_a_task_of_an_array_has_its_bad_luck_alone(pool):
+    """The last task has the array's own id: the other one goes on."""
+    filler = pool.sbatch("--gres=gpu:8", "-w", SICK)
+    wait_for("it runs", lambda: pool.job(filler).get("JobState") == "RUNNING")
+    job = pool.sbatch("--requeue", "--gres=gpu:8", "--array=0-1")
+    wait_for("the first task runs", lambda: pool.shell("squeue", "-h", "-j", f"{job}_0", "-o", "%T").strip() == "RUNNING")
+    policy(pool, qos=["normal"], tries=1)
+    pool.cmd("fault", SICK, "gpu0", "burn=fail")
+    pool.shell("scancel", filler)
+    tasks = lambda: sorted(pool.shell("squeue", "-h", "-r", "-j", job, "-o", "%T %K %A %r").splitlines())
+    held = wait_for("one is held", lambda: (t := tasks()) and t[0].startswith("PENDING ") and "held" in t[0].lower() and t)
+    assert len(held) == 2 and held[1].startswith("RUNNING "), held
+    assert pool.job(held[1].split()[2]).get("Restarts") == "0", held
+    pool.shell("scancel", job)
+
+
 @pytest.mark.feature("B5.4")
 def test_a_test_that_hangs_or_cannot_take_place_counts_as_the_policy_says(pool):
     """One that hangs is killed after the policy's time, and has failed. One whose program is not there: the job starts, or the node leaves service until there is one that passes."""

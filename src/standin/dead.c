@@ -126,7 +126,7 @@ static bool column_is(const char *column, size_t width, const char *value)
 static void end_job(const struct clearing *c, const char *line)
 {
 	size_t n = strspn(line, "0123456789");
-	char job[AT_BATCH + 1];
+	char job[AT_BATCH + 1], name[48];
 	if (!n || n >= AT_BATCH || line[n] != ' ' || strstr(line + AT_ASK, TD_WIRE_STANDIN))
 		return;
 	snprintf(job, sizeof(job), "%.*s", (int)n, line);
@@ -137,11 +137,12 @@ static void end_job(const struct clearing *c, const char *line)
 	if (!had)
 		return;
 	fprintf(stderr, "tandem: job %s had processes in a slurmd container that died\n", job);
+	td_standin_job_or_id(job, td_standin_now_ms() + COMMAND_MS, name, sizeof(name));
 	bool batch = !column_is(line + AT_BATCH, AT_REQUEUE - AT_BATCH, "0");
 	if (batch && column_is(line + AT_REQUEUE, AT_HOST - AT_REQUEUE, "1"))
-		act((char *[]){"scontrol", "requeue", job, NULL});
+		act((char *[]){"scontrol", "requeue", name, NULL});
 	else if (!batch || !column_is(line + AT_HOST, AT_ASK - AT_HOST, c->node))
-		act((char *[]){"scancel", job, NULL});
+		act((char *[]){"scancel", name, NULL});
 }
 
 static void one_by_one(const struct clearing *c, char *lost)

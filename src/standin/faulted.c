@@ -51,33 +51,6 @@ bool td_standin_faulted_text(const char *was, const struct standin_fault *f, cha
 	return k > 0 && (size_t)k < n;
 }
 
-bool td_standin_job_name_read(const char *text, const char *id, char *ret, size_t n)
-{
-	size_t len = strlen(id);
-	for (const char *p = text; p && *p; p += strcspn(p, "\n"), p += *p != 0)
-		if (!strncmp(p, id, len) && p[len] == '|') {
-			const char *name = p + len + 1;
-			size_t k = strcspn(name, "\n");
-			if (memchr(name, '+', k)) // a part of a het job: scontrol requeues it by its own id alone
-				name = id, k = len;
-			snprintf(ret, n, "%.*s", (int)k, name);
-			return k && k < n && strspn(name, "0123456789_") >= k;
-		}
-	return false;
-}
-
-bool td_standin_job_name(const char *id, bool ended, char *ret, size_t n)
-{
-	char *text = NULL, why[128];
-	char *const now[] = {"squeue", "-h", "-j", (char *)id, "-o", "%A|%i", NULL},
-		    *const past[] = {"sacct", "-D", "-X", "-n", "-P", "-j", (char *)id, "-o", "JobIDRaw,JobID", NULL};
-	bool ok = !td_standin_command(ended ? past : now, false, td_standin_now_ms() + COMMAND_MS, &text, why,
-				      sizeof(why)) &&
-		  td_standin_job_name_read(text, id, ret, n);
-	free(text);
-	return ok;
-}
-
 // Of a job that has not ended. 1: it stands there. 0: it was written, and is looked at once more, because another node's `watch`
 // may write over it. -1: slurmctld does not take it.
 static int alive(const char *id, const struct standin_fault *f)
@@ -94,7 +67,7 @@ static int alive(const char *id, const struct standin_fault *f)
 	if (!strncmp(*was ? was : text, TD_WIRE_STANDIN, strlen(TD_WIRE_STANDIN)) ||
 	    !td_standin_faulted_text(was, f, text, sizeof(text)))
 		return 1;
-	if (!td_standin_job_name(id, false, name, sizeof(name)))
+	if (!td_standin_job_name(id, false, td_standin_now_ms() + COMMAND_MS, name, sizeof(name)))
 		return -1;
 	// What somebody, such as the bridge, wrote meanwhile stays.
 	if (td_standin_job_text(id, "admin_comment", td_standin_now_ms() + COMMAND_MS,
@@ -130,7 +103,7 @@ static bool ended(const char *id, const struct standin_fault *f)
 	if (!strncmp(run.comment, TD_WIRE_STANDIN, strlen(TD_WIRE_STANDIN)) ||
 	    !td_standin_faulted_text(run.comment, f, comment, sizeof(comment)))
 		return true;
-	if (!td_standin_job_name(id, true, name, sizeof(name)))
+	if (!td_standin_job_name(id, true, td_standin_now_ms() + COMMAND_MS, name, sizeof(name)))
 		return false;
 	snprintf(where, sizeof(where), "jobid=%s", name);
 	snprintf(set, sizeof(set), "AdminComment=%s", comment);

@@ -115,7 +115,7 @@ static bool note(const char *path, const char *node, struct standin_use *u)
 	if (!all)
 		return true;
 	if (run.whole) {
-		if (!td_standin_job_name(id, true, name, sizeof(name)))
+		if (!td_standin_job_name(id, true, td_standin_now_ms() + COMMAND_MS, name, sizeof(name)))
 			return true;
 		snprintf(where, sizeof(where), "jobid=%s", name);
 		snprintf(set, sizeof(set), "AdminComment=%s%s" TD_WIRE_USE "%lld:%.0f:%.0f", run.comment,

@@ -39,12 +39,15 @@ static void away(const struct standin_unlucky *u)
 	soon.deadline_ms -= COMMAND_MS; // of scancel
 	// One that Slurm has queued again is ended by nobody, however long a busy slurmctld takes to say so.
 	bool again = !pod && td_standin_unlucky(&soon);
+	char job[48];
+	snprintf(job, sizeof(job), "%s", u->job);
+	if (!pod && !again)
+		td_standin_job_or_id(u->job, td_standin_until(COMMAND_MS, soon.deadline_ms), job, sizeof(job));
 	if (!pod && left(u->job, again ? u->deadline_ms : td_standin_until(LEFT_MS, soon.deadline_ms)))
 		return;
 	if (again)
 		return;
-	td_standin_act("gate", (char *[]){"scancel", (char *)u->job, NULL},
-		       td_standin_until(COMMAND_MS, u->deadline_ms));
+	td_standin_act("gate", (char *[]){"scancel", job, NULL}, td_standin_until(COMMAND_MS, u->deadline_ms));
 	left(u->job, u->deadline_ms);
 }
 

@@ -111,6 +111,13 @@ bool td_standin_act(const char *who, char *const argv[], int64_t deadline_ms);
 // command.c. The stdout of `scontrol … --json`; argv has at least three words. The caller frees it.
 // NULL: the command failed; why says the reason in words.
 char *td_standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
+// jobname.c. The job as scontrol, scancel and sacctmgr take it: a task of an array as "10_3", because the last task's own id is
+// all tasks' (docs/facts/slurm.md S-H10, S-J16, S-A16). ended: slurmdbd is asked, not slurmctld. False: not known.
+bool td_standin_job_name(const char *id, bool ended, int64_t deadline_ms, char *ret, size_t n);
+// The same of "12|10_3\n…" (pure).
+bool td_standin_job_name_read(const char *text, const char *id, char *ret, size_t n);
+// The same of a job that must end here, whatever Slurm says: where that is not known, its id.
+void td_standin_job_or_id(const char *id, int64_t deadline_ms, char *ret, size_t n);
 // unlucky.c. Queues a job whose devices failed their test again, or holds it after as many tries (0: never).
 struct standin_unlucky {
 	const char *job, *node, *why;

@@ -34,8 +34,10 @@ static int refuse(const char *why, const char *more)
 // its user can start again.
 static const char *requeue(const char *job, int64_t deadline)
 {
-	char *argv[] = {"scontrol", "requeue", (char *)job, NULL}, why[TD_WIRE_LINE];
+	char name[48], *argv[] = {"scontrol", "requeue", name, NULL}, why[TD_WIRE_LINE];
 	size_t len;
+	td_standin_job_or_id(job, (td_standin_now_ms() + deadline) / 2, name,
+			     sizeof(name)); // the rest is for what is done
 	char *said = td_standin_output(argv, deadline, &len, why, sizeof(why));
 	if (!said)
 		return "; it could not be requeued: submit it again";

@@ -34,29 +34,30 @@ long long td_standin_unlucky_text(const char *was, const char *node, const char 
 bool td_standin_unlucky(const struct standin_unlucky *u)
 {
 	static char was[2048], text[sizeof(was) + 1024], arg[sizeof(text) + 32];
-	char id[48], said[256] = "";
+	char name[48], id[64], said[256] = "";
 	if (td_standin_is_pods(getenv("SLURM_JOB_COMMENT"))) // the bridge asks again
 		return false;
 	struct standin_text out = {was, sizeof(was)};
 	// What is said of the job leaves time for what is done with it.
-	int64_t words = td_standin_until(2 * COMMAND_MS, u->deadline_ms - COMMAND_MS);
+	int64_t words = td_standin_until(3 * COMMAND_MS, u->deadline_ms - COMMAND_MS);
 	bool known = td_standin_job_text(u->job, "admin_comment", words, out, said, sizeof(said)) >= 0, hold = false;
 	if (td_standin_is_pods(was))
 		return false;
 
+	snprintf(name, sizeof(name), "%s", u->job);
 	if (known) {
+		td_standin_job_or_id(u->job, words, name, sizeof(name));
 		long long failed = td_standin_unlucky_text(was, u->node, u->why, text, sizeof(text));
 		hold = failed >= u->tries && u->tries > 0;
-		snprintf(id, sizeof(id), "jobid=%s", u->job);
+		snprintf(id, sizeof(id), "jobid=%s", name);
 		snprintf(arg, sizeof(arg), "admincomment=%s", text);
 		td_standin_act("gate", (char *[]){"scontrol", "update", id, arg, NULL}, words);
 	} else {
 		fprintf(stderr, "tandem gate: %s\n", said); // it is queued again all the same, only nobody counts that
 	}
-	bool again =
-		td_standin_act("gate", (char *[]){"scontrol", hold ? "requeuehold" : "requeue", (char *)u->job, NULL},
-			       td_standin_until(COMMAND_MS, u->deadline_ms));
+	bool again = td_standin_act("gate", (char *[]){"scontrol", hold ? "requeuehold" : "requeue", name, NULL},
+				    td_standin_until(COMMAND_MS, u->deadline_ms));
 	if (!hold)
-		td_standin_soon(u->job);
+		td_standin_soon(name);
 	return again;
 }

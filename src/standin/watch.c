@@ -101,7 +101,7 @@ static void remark(const struct standin_job *j, const char *words)
 			   &text, why, sizeof(why));
 	const char *end = text ? strstr(text, mark) : NULL;
 	// What others wrote there is not written over when it is not known.
-	if (!end || !td_standin_job_name(id, false, name, sizeof(name))) {
+	if (!end || !td_standin_job_name(id, false, td_standin_now_ms() + COMMAND_MS, name, sizeof(name))) {
 		fprintf(stderr,
 			"tandem watch: job %s: its admin comment cannot be read, so this is said only here: %s\n", id,
 			words);
@@ -148,7 +148,8 @@ static void hangs(const struct standin_job *j, const struct watch_job *w, const 
 		 stacks);
 	remark(j, comment);
 	snprintf(id, sizeof(id), "%lld", j->id);
-	if (!strcmp(action, "requeue") && td_standin_job_name(id, false, name, sizeof(name)))
+	if (!strcmp(action, "requeue") &&
+	    td_standin_job_name(id, false, td_standin_now_ms() + COMMAND_MS, name, sizeof(name)))
 		td_standin_act("watch", (char *[]){"scontrol", "requeue", name, NULL},
 			       td_standin_now_ms() + COMMAND_MS);
 }
@@ -193,7 +194,8 @@ static void straggles(const char *path, const char *here, const struct standin_j
 	snprintf(comment, sizeof(comment), "tandem: straggler: %s%s", why,
 		 its ? "" : "; nothing is done, because that is no node of this job");
 	remark(j, comment);
-	if (its && !strcmp(action, "requeue") && td_standin_job_name(id, false, name, sizeof(name)))
+	if (its && !strcmp(action, "requeue") &&
+	    td_standin_job_name(id, false, td_standin_now_ms() + COMMAND_MS, name, sizeof(name)))
 		td_standin_again(name, node);
 	if (its && !strcmp(action, "drain"))
 		accuse(path, here, j->id, node, why);

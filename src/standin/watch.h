@@ -69,11 +69,6 @@ struct standin_fault {
 	const char *node, *words, *when;
 };
 bool td_standin_faulted_text(const char *was, const struct standin_fault *f, char *out, size_t n);
-// The job as scontrol and sacctmgr take it: a task of an array as "10_3", because the last task's own id is all tasks'
-// (docs/facts/slurm.md S-H10, S-A16). ended: slurmdbd is asked, not slurmctld. False: not known.
-bool td_standin_job_name(const char *id, bool ended, char *ret, size_t n);
-// The same of "12|10_3\n…" (pure).
-bool td_standin_job_name_read(const char *text, const char *id, char *ret, size_t n);
 
 // again.c. Queues a job again of which a rank is slow on that node. False: it goes on, because that was done too often.
 bool td_standin_again(const char *id, const char *node);
