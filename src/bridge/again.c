@@ -202,12 +202,9 @@ static char *failed_comment(struct td_bridge *b, struct td_slurm *s, const struc
 	struct td_agains *a = b->agains;
 	td_auto_runs struct td_slurm_runs runs = {0};
 	td_auto_strv struct td_strv on = {0};
-	const struct td_slurm_run *last = NULL;
 	if (!by_node(b, j) || td_slurm_history_job(s, b->o.cluster, job->id, c, &runs, NULL))
 		return NULL;
-	for (size_t i = 0; i < runs.n; i++)
-		if (runs.v[i].id == job->id && runs.v[i].end && (!last || runs.v[i].end >= last->end))
-			last = &runs.v[i];
+	const struct td_slurm_run *last = td_slurm_runs_last(&runs, job->id);
 	if (!last || td_hostlist_parse(last->nodes, &on, NULL))
 		return NULL;
 	char *said = NULL;
