@@ -202,12 +202,9 @@ static char *failed_comment(struct td_bridge *b, struct td_slurm *s, const struc
 	struct td_agains *a = b->agains;
 	td_auto_runs struct td_slurm_runs runs = {0};
 	td_auto_strv struct td_strv on = {0};
-	const struct td_slurm_run *last = NULL;
 	if (!by_node(b, j) || td_slurm_history_job(s, b->o.cluster, job->id, c, &runs, NULL))
 		return NULL;
-	for (size_t i = 0; i < runs.n; i++)
-		if (runs.v[i].id == job->id && runs.v[i].end && (!last || runs.v[i].end >= last->end))
-			last = &runs.v[i];
+	const struct td_slurm_run *last = td_slurm_runs_last(&runs, job->id);
 	if (!last || td_hostlist_parse(last->nodes, &on, NULL))
 		return NULL;
 	char *said = NULL;
@@ -240,35 +237,32 @@ static int64_t slurm_now(struct td_bridge *b, const struct again_job *j, int64_t
 	return own >= least && own <= most ? own : least;
 }
 
-static void keep(struct td_bridge *b, int64_t id, const struct td_pool_again_past *past, int says)
+// known: as it was read. One that was queued again since then is looked at anew, whatever is left to say.
+static void keep(struct td_bridge *b, const struct again_job *known, const struct td_pool_again_past *past, int says)
 {
 	struct again_job *j = NULL;
 	pthread_mutex_lock(&b->agains->lock);
-	HASH_FIND(hh, b->agains->jobs, &id, sizeof(id), j);
-	if (j) {
+	HASH_FIND(hh, b->agains->jobs, &known->id, sizeof(known->id), j);
+	if (j)
 		j->past = *past;
+	if (j && j->to_ms == known->to_ms)
 		j->says = says;
-	}
 	pthread_mutex_unlock(&b->agains->lock);
 }
 
 // Says why of one that may begin, where its record does not: slurmdbd may hear late of the run before, and the node's
 // `watch` may write what it has read before (faulted.c).
-static int say_why(struct td_bridge *b, struct td_slurm *s, const struct again_job *known, int64_t *again_ms,
-		   struct td_cancel *c, struct td_error *err)
+static int say_why(struct td_bridge *b, struct td_slurm *s, const struct again_job *known, const struct td_slurm_job *j,
+		   int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
-	td_auto_job struct td_slurm_job j = {0};
 	struct td_pool_said said;
-	int r = td_slurm_job(s, known->id, c, &j, err);
-	if (r)
-		return r == TD_NOT_FOUND ? 0 : r;
-	keep(b, known->id, &known->past, known->says - 1);
+	keep(b, known, &known->past, known->says - 1);
 	if (known->says > 1)
 		*again_ms = LOOK_MS;
-	if (j.submit != known->past.submit_s || td_job_phase(j.states) == TD_PHASE_ENDED || !td_lease_holds() ||
-	    (td_pool_said(j.admin_comment, TD_SAID_AGAIN, &said) && said.seen_s == j.submit))
+	if (j->submit != known->past.submit_s || td_job_phase(j->states) == TD_PHASE_ENDED || !td_lease_holds() ||
+	    (td_pool_said(j->admin_comment, TD_SAID_AGAIN, &said) && said.seen_s == j->submit))
 		return 0;
-	td_auto_free char *comment = failed_comment(b, s, known, &j, c);
+	td_auto_free char *comment = failed_comment(b, s, known, j, c);
 	const struct td_slurm_job_change ch = {.admin_comment = comment};
 	return comment ? td_slurm_job_update(s, known->id, &ch, c, err) : 0;
 }
@@ -304,12 +298,12 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
 	if (!l)
 		return TD_TRANSIENT;
-	if (known.says)
-		return say_why(b, l->slurm, &known, again_ms, c, err);
 	td_auto_job struct td_slurm_job j = {0};
 	int r = td_slurm_job(l->slurm, id, c, &j, err);
 	if (r)
 		return r == TD_NOT_FOUND ? 0 : r;
+	if (known.says)
+		return say_why(b, l->slurm, &known, &j, again_ms, c, err);
 
 	struct td_pool_again f = {.restarts = j.restarts,
 				  .submit_s = j.submit,
@@ -327,7 +321,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 		f.behind = true;
 		p = td_pool_again(&f);
 	}
-	keep(b, id, &p.past, 0);
+	keep(b, &known, &p.past, 0);
 	if (p.what == TD_AGAIN_LOOK)
 		*again_ms = p.in_s > 0 ? p.in_s * 1000 : LOOK_MS;
 	if (p.what != TD_AGAIN_BEGIN || !td_lease_holds())
@@ -343,7 +337,7 @@ int td_agains_reconcile(void *bridge, const char *key, int64_t *again_ms, struct
 		return r;
 	td_info("job %lld was queued again, and may begin", id);
 	if (s->accounting && by_node(b, &known)) {
-		keep(b, id, &p.past, SAYS);
+		keep(b, &known, &p.past, SAYS);
 		*again_ms = LOOK_MS;
 	}
 	pthread_mutex_lock(&b->agains->lock);

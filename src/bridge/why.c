@@ -475,7 +475,6 @@ static bool say_past(struct td_bridge *b, struct td_http_x *x, struct td_slurm *
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	td_auto_runs struct td_slurm_runs runs = {0};
-	const struct td_slurm_run *last = NULL;
 	struct td_error e = TD_ERROR_INIT;
 	char when[TD_TIME_LEN] = "";
 	if (!s || !s->accounting)
@@ -484,9 +483,7 @@ static bool say_past(struct td_bridge *b, struct td_http_x *x, struct td_slurm *
 		say(x, 503, "slurmctld does not know job %lld, and slurmdbd did not answer: %s", (long long)id, e.msg);
 		return true;
 	}
-	for (size_t i = 0; i < runs.n; i++)
-		if (runs.v[i].id == id && runs.v[i].end && (!last || runs.v[i].end >= last->end))
-			last = &runs.v[i];
+	const struct td_slurm_run *last = td_slurm_runs_last(&runs, id);
 	if (!last)
 		return false;
 	td_auto_buf struct td_buf t = {0};

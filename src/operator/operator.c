@@ -315,14 +315,21 @@ static void *tenants(void *arg)
 	return NULL;
 }
 
-int td_op_core_served(struct td_kube *k, const char *resource, bool *ret, struct td_cancel *c, struct td_error *err)
+// Is the resource among those of this path of the API?
+static int listed(struct td_kube *k, const char *path, const char *resource, bool *ret, struct td_cancel *c,
+		  struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_kube_raw(k, "GET", "/api/v1", NULL, c, &j, err);
+	int r = td_kube_raw(k, "GET", path, NULL, c, &j, err);
 	if (r)
 		return r;
 	*ret = td_jfind(td_jget(td_json_root(j), "resources"), "name", resource) != NULL;
 	return 0;
+}
+
+int td_op_core_served(struct td_kube *k, const char *resource, bool *ret, struct td_cancel *c, struct td_error *err)
+{
+	return listed(k, "/api/v1", resource, ret, c, err);
 }
 
 int td_op_mutates(struct td_kube *k, bool *ret, struct td_cancel *c, struct td_error *err)
@@ -331,11 +338,9 @@ int td_op_mutates(struct td_kube *k, bool *ret, struct td_cancel *c, struct td_e
 					    "/apis/admissionregistration.k8s.io/v1beta1"};
 	*ret = false;
 	for (size_t i = 0; i < TD_LEN(paths) && !*ret; i++) {
-		td_auto(td_json_unref) struct td_json *j = NULL;
-		int r = td_kube_raw(k, "GET", paths[i], NULL, c, &j, err);
+		int r = listed(k, paths[i], "mutatingadmissionpolicies", ret, c, err);
 		if (r && r != TD_NOT_FOUND)
 			return r;
-		*ret = !r && td_jfind(td_jget(td_json_root(j), "resources"), "name", "mutatingadmissionpolicies");
 	}
 	return 0;
 }

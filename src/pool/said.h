@@ -4,7 +4,7 @@
 //   tandem: straggler: rank 2 on n1 (gpu3) computes 3.1 times as long as the others (…); seen 2026-11-27T17:30:00Z
 //   tandem: fault on n1: gpu3: XID 79; seen 2026-11-27T17:30:00Z      the last one of several counts
 //   tandem: began again: n1: gpu3: XID 79; seen 2026-11-27T17:30:00Z
-// A sentence ends where the next " tandem:" or " tandem-" begins. `tandem-standin watch` writes all but, the last one, which
+// A sentence ends where the next " tandem:" or " tandem-" begins. `tandem-standin watch` writes all but the last one, which
 // the bridge does; only an operator of Slurm may. Pure, as pool.h.
 #pragma once
 

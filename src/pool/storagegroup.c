@@ -11,23 +11,32 @@ static bool in(const char *const *list, size_t n, const char *name)
 	return false;
 }
 
-static bool has(const struct td_pool_storage_group *g, const char *class)
+enum of { CLASS, FILE_SYSTEM };
+
+static bool has(const struct td_pool_storage_group *g, enum of of, const char *name)
 {
-	return in(g->classes, g->n_classes, class);
+	return of == CLASS ? in(g->classes, g->n_classes, name) : in(g->files, g->n_files, name);
 }
 
-bool td_pool_storage_may(const struct td_pool_storage_group *v, size_t n, const char *class, const char *const *granted,
-			 size_t n_granted)
+// What is in no group is everybody's.
+static bool may(const struct td_pool_storage_group *v, size_t n, enum of of, const char *name,
+		const char *const *granted, size_t n_granted)
 {
 	bool grouped = false;
 	for (size_t i = 0; i < n; i++) {
-		if (!has(&v[i], class))
+		if (!has(&v[i], of, name))
 			continue;
 		grouped = true;
 		if (in(granted, n_granted, v[i].name))
 			return true;
 	}
 	return !grouped;
+}
+
+bool td_pool_storage_may(const struct td_pool_storage_group *v, size_t n, const char *class, const char *const *granted,
+			 size_t n_granted)
+{
+	return may(v, n, CLASS, class, granted, n_granted);
 }
 
 bool td_pool_storage_grouped(const struct td_pool_storage_group *v, size_t n, const char *file)
@@ -38,21 +47,13 @@ bool td_pool_storage_grouped(const struct td_pool_storage_group *v, size_t n, co
 bool td_pool_storage_sees(const struct td_pool_storage_group *v, size_t n, const char *file, const char *const *granted,
 			  size_t n_granted)
 {
-	bool grouped = false;
-	for (size_t i = 0; i < n; i++) {
-		if (!in(v[i].files, v[i].n_files, file))
-			continue;
-		grouped = true;
-		if (in(granted, n_granted, v[i].name))
-			return true;
-	}
-	return !grouped;
+	return may(v, n, FILE_SYSTEM, file, granted, n_granted);
 }
 
 bool td_pool_storage_users(const struct td_pool_storage_group *v, size_t n, const char *file, const char *user)
 {
 	for (size_t i = 0; i < n; i++)
-		if (in(v[i].files, v[i].n_files, file) && in(v[i].users, v[i].n_users, user))
+		if (has(&v[i], FILE_SYSTEM, file) && in(v[i].users, v[i].n_users, user))
 			return true;
 	return false;
 }
@@ -60,7 +61,7 @@ bool td_pool_storage_users(const struct td_pool_storage_group *v, size_t n, cons
 void td_pool_storage_count(struct td_pool_storage_group *v, size_t n, const char *class, int64_t bytes)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (!has(&v[i], class))
+		if (!has(&v[i], CLASS, class))
 			continue;
 		v[i].claims++;
 		if (bytes > 0 && __builtin_add_overflow(v[i].bytes, bytes, &v[i].bytes))

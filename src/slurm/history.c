@@ -23,6 +23,15 @@ void td_slurm_runs_done(struct td_slurm_runs *l)
 	*l = (struct td_slurm_runs){0};
 }
 
+const struct td_slurm_run *td_slurm_runs_last(const struct td_slurm_runs *l, int64_t id)
+{
+	const struct td_slurm_run *last = NULL;
+	for (size_t i = 0; i < l->n; i++)
+		if (l->v[i].id == id && l->v[i].end && (!last || l->v[i].end >= last->end))
+			last = &l->v[i];
+	return last;
+}
+
 void td_slurm_rights_done(struct td_slurm_rights *r)
 {
 	td_strv_done(&r->leads);

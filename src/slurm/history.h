@@ -41,6 +41,8 @@ int td_slurm_history_qos(struct td_slurm *s, const struct td_slurm_history_of *o
 // Reads all runs of one job, or of the task with this id.
 int td_slurm_history_job(struct td_slurm *s, const char *cluster, int64_t id, struct td_cancel *c,
 			 struct td_slurm_runs *ret, struct td_error *err);
+// Of the job's runs that have ended, the last one. NULL: there is none. Points into l.
+const struct td_slurm_run *td_slurm_runs_last(const struct td_slurm_runs *l, int64_t id);
 // Reads the reply (pure; for tests and fuzzing).
 int td_slurm_history_read(const yyjson_val *root, struct td_slurm_runs *ret, struct td_error *err);
 

@@ -56,8 +56,8 @@ TD_DEFINE_AUTO(struct td_slurm *, td_slurm_free)
 // connection.
 void td_slurm_stop(struct td_slurm *s);
 const char *td_slurm_url(const struct td_slurm *s);
-// Did a call fail because no answer came, or none that can be read? err names an address then, which helps in a log only: say to people that Slurm
-// does not answer. false where Slurm answered, whatever it said.
+// Did a call fail because no answer came, or none that can be read? err names an address then, which helps in a log only:
+// say to people that Slurm does not answer. false where Slurm answered, whatever it said.
 bool td_slurm_is_silence(const struct td_error *err);
 // Was the token of the last call refused? The key may be another one since: read it again.
 bool td_slurm_is_refused(const struct td_slurm *s);

@@ -27,6 +27,7 @@ static struct {
 	int priority, restarts, pause, refuse;
 	char body[512];
 	int reads, writes;
+	bool meanwhile; // it is queued again while its record is read
 } fake;
 
 static void handler(struct td_http_x *x, void *ctx)
@@ -49,6 +50,9 @@ static void handler(struct td_http_x *x, void *ctx)
 			td_buf_puts(&t, "{\"errors\":[]}");
 	} else if (job) {
 		fake.reads++;
+		struct td_slurm_state one = {.id = JOB, .states = TD_JOB(PENDING)};
+		if (fake.meanwhile)
+			td_agains_back(&b, &(struct td_slurm_states){.v = &one, .n = 1}, td_now(&b) - 1, td_now(&b));
 		td_buf_printf(&t,
 			      "{\"jobs\":[{\"job_id\":%d,\"job_state\":[%s],\"batch_flag\":true,\"restart_cnt\":%d,"
 			      "\"priority\":%d,\"submit_time\":%d,\"eligible_time\":%d,\"admin_comment\":\"%s\"}],"
@@ -234,6 +238,26 @@ static void a_node_that_may_come_back_keeps_it_waiting(void **state)
 	end();
 }
 
+static void it_begins_also_when_it_was_looked_at_why_the_time_before(void **state)
+{
+	begin();
+	fake.node = "\"DOWN\",\"DRAIN\"";
+	queued_again();
+	td_clock_manual_add(&at, 10000);
+	b.o.cluster = "pool";
+	b.settings->accounting = true;
+	assert_int_equal(reconcile(), 5000);
+	assert_int_equal(fake.writes, 1);
+	fake.meanwhile = true;
+	reconcile();
+	fake.meanwhile = b.settings->accounting = false;
+	poll_once();
+	td_clock_manual_add(&at, 10000);
+	assert_int_equal(reconcile(), 0);
+	assert_int_equal(fake.writes, 2);
+	end();
+}
+
 static void a_node_that_failed_long_before_is_not_its_own(void **state)
 {
 	begin();
@@ -325,6 +349,7 @@ int main(void)
 		cmocka_unit_test(it_begins_when_its_pause_is_over),
 		cmocka_unit_test(what_cannot_be_written_any_more_is_left),
 		cmocka_unit_test(a_node_that_may_come_back_keeps_it_waiting),
+		cmocka_unit_test(it_begins_also_when_it_was_looked_at_why_the_time_before),
 		cmocka_unit_test(a_node_that_failed_long_before_is_not_its_own),
 		cmocka_unit_test(a_node_counts_from_when_its_run_began_to_end),
 		cmocka_unit_test(nothing_is_done_when_nodes_were_not_to_be_read),
