@@ -291,12 +291,7 @@ int td_adopt_main(int argc, char **argv)
 		 .value = "FILE",
 		 TD_OPT_TEXT(&a.people),
 		 .help = "of accounts: lines of passwd, for spec.users; \"getent\": this machine's getent is asked"},
-		{.name = "kubeconfig",
-		 .value = "FILE",
-		 TD_OPT_TEXT(&a.remote.kubeconfig),
-		 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME (default $KUBECONFIG, where "
-			 "nothing "
-			 "was started here)"},
+		TD_REMOTE_KUBECONFIG(&a.remote),
 	};
 	const struct td_command line = {
 		.name = "adopt",

@@ -208,11 +208,7 @@ int td_config_main(int argc, char **argv)
 		 .help = "json: for machines",
 		 TD_OPT_TEXT(&output),
 		 .choices = "json"},
-		{.name = "kubeconfig",
-		 .value = "FILE",
-		 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME (default $KUBECONFIG, where "
-			 "nothing was started here)",
-		 TD_OPT_TEXT(&remote.kubeconfig)},
+		TD_REMOTE_KUBECONFIG(&remote),
 		{.name = "cluster",
 		 .value = "NAMESPACE/NAME",
 		 .help = "which SlurmCluster, when there are several",

@@ -29,8 +29,6 @@ void td_host_seen_done(struct td_host_seen *s);
 #define td_auto_host_seen __attribute__((cleanup(td_host_seen_done)))
 
 // host_pull.c: the pull secret of spec.containers (docs/containers.md).
-// Its name, by the SlurmCluster `sc` called `cluster`; sc NULL: it is not there yet. Pure. The caller frees it.
-char *td_host_pull_secret(const yyjson_val *sc, const char *cluster);
 // What is in such a Secret. TD_INVALID: it is none of type kubernetes.io/dockerconfigjson. Pure.
 int td_host_pull_read(const yyjson_val *secret, struct td_buf *ret, struct td_error *err);
 // Brings what tandem-container reads (spank/layout.h) to it; "": there is none. For root's eyes only, in `dir` of a

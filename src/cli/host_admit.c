@@ -3,6 +3,7 @@
 #include "cli/common.h"
 #include "cli/host.h"
 #include "cli/host_login.h"
+#include "slurm/containers.h"
 #include "slurm/hosts.h"
 
 #include <stdio.h>
@@ -63,7 +64,7 @@ static int grant(struct td_kube *k, const struct td_object *set, const struct td
 	int r = td_kube_get(k, &td_slurmclusters, set->ns, cluster, NULL, &sc, err);
 	if (r && r != TD_NOT_FOUND)
 		return td_wrap(err, "SlurmCluster %s/%s", set->ns, cluster);
-	td_auto_free char *pull = td_host_pull_secret(sc ? sc->root : NULL, cluster);
+	td_auto_free char *pull = td_slurm_pull_secret(sc ? sc->root : NULL, cluster);
 	r = 0;
 	for (size_t n = 0; n < TD_LEN(roles) && !r; n++) {
 		td_auto_free char *role = td_asprintf("%s-%s", set->name, roles[n].what);

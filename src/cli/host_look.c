@@ -142,7 +142,7 @@ static int pull_secret(struct td_kube *k, const struct td_host_who *w, const yyj
 		       struct td_host_seen *s, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *secret = NULL;
-	td_auto_free char *name = td_host_pull_secret(sc, s->cluster);
+	td_auto_free char *name = td_slurm_pull_secret(sc, s->cluster);
 	int r = td_kube_get(k, &td_secrets, w->ns, name, c, &secret, err);
 	if (r == TD_DENIED)
 		lacks(w, "Secret", name, "images of private registries are not held ready here", s);

@@ -13,12 +13,6 @@
 
 #define KEY ".dockerconfigjson"
 
-char *td_host_pull_secret(const yyjson_val *sc, const char *cluster)
-{
-	const char *name = sc ? td_jstr(sc, "spec.containers.images.pullSecret") : NULL;
-	return name && *name ? td_strdup(name) : td_asprintf("%s-image-pull", cluster);
-}
-
 int td_host_pull_read(const yyjson_val *secret, struct td_buf *ret, struct td_error *err)
 {
 	const char *text = td_jkey_str(td_jget(secret, "data"), KEY);

@@ -317,46 +317,45 @@ static int all_gone(struct td_kube *k, const struct td_gvr *g, const char *ns, c
 	return r;
 }
 
-// Waits until Slurm's pods are gone, because the operator must still run while they end.
-static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_cancel *c, struct td_error *err)
+// Waits until every object of a kind, or those with the labels, is gone. *ret: what is there still when that takes too long.
+static int wait_gone(struct td_kube *k, const struct td_gvr *g, const char *labels, struct td_cancel *c,
+		     struct td_objects *ret, struct td_error *err)
 {
-	td_auto_free char *at = td_cli_at(kubeconfig);
 	int64_t end = td_mono_ms(&td_clock_system) + GONE_MS;
 	for (;;) {
-		td_auto_objects struct td_objects l = {0};
-		int r = td_kube_list(k, &td_pods, NULL, TD_LABEL_CLUSTER "," TD_LABEL_NAME "!=tandem-bridge", NULL, c,
-				     &l, err);
-		if (r || !l.n)
+		int r = td_kube_list(k, g, NULL, labels, NULL, c, ret, err);
+		if (r || !ret->n || td_mono_ms(&td_clock_system) > end)
 			return r;
-
-		if (td_mono_ms(&td_clock_system) > end)
-			return td_fail(err, TD_TRANSIENT,
-				       "%zu pods of Slurm are still there, %s/%s for one: see `kubectl%s -n %s "
-				       "describe pod %s`",
-				       l.n, l.v[0]->ns, l.v[0]->name, at, l.v[0]->ns, l.v[0]->name);
-
+		td_objects_done(ret);
 		if (td_cancel_wait(c, 200))
 			return td_fail(err, TD_CANCELLED, "cancelled");
 	}
 }
 
-// Waits until the Tenants are gone: the operator takes off their finalizer, and without it their kind never ends.
+// Slurm's pods, because the operator must still run while they end.
+static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_free char *at = td_cli_at(kubeconfig);
+	td_auto_objects struct td_objects l = {0};
+	int r = wait_gone(k, &td_pods, TD_LABEL_CLUSTER "," TD_LABEL_NAME "!=tandem-bridge", c, &l, err);
+	if (r || !l.n)
+		return r;
+	return td_fail(err, TD_TRANSIENT,
+		       "%zu pods of Slurm are still there, %s/%s for one: see `kubectl%s -n %s describe pod %s`", l.n,
+		       l.v[0]->ns, l.v[0]->name, at, l.v[0]->ns, l.v[0]->name);
+}
+
+// The Tenants: the operator takes off their finalizer, and without it their kind never ends.
 static int wait_tenants(struct td_kube *k, struct td_cancel *c, struct td_error *err)
 {
-	int64_t end = td_mono_ms(&td_clock_system) + GONE_MS;
-	for (;;) {
-		td_auto_objects struct td_objects l = {0};
-		int r = td_kube_list(k, &td_tenants, NULL, NULL, NULL, c, &l, err);
-		if (r || !l.n)
-			return r == TD_NOT_FOUND ? 0 : r;
-		if (td_mono_ms(&td_clock_system) > end)
-			return td_fail(err, TD_TRANSIENT,
-				       "%zu Tenants are still there, %s for one: does the operator run? `kubectl "
-				       "describe tenant %s` says for what it waits",
-				       l.n, l.v[0]->name, l.v[0]->name);
-		if (td_cancel_wait(c, 200))
-			return td_fail(err, TD_CANCELLED, "cancelled");
-	}
+	td_auto_objects struct td_objects l = {0};
+	int r = wait_gone(k, &td_tenants, NULL, c, &l, err);
+	if (r || !l.n)
+		return r == TD_NOT_FOUND ? 0 : r; // not even the kind exists
+	return td_fail(err, TD_TRANSIENT,
+		       "%zu Tenants are still there, %s for one: does the operator run? `kubectl describe tenant %s` "
+		       "says for what it waits",
+		       l.n, l.v[0]->name, l.v[0]->name);
 }
 
 // Before a purge: asks when there is a SlurmCluster to lose.

@@ -28,13 +28,15 @@ struct td_object *td_remote_cluster(struct td_kube *k, const struct td_remote *r
 // "/why?job=1".
 int td_remote_ask_bridge(struct td_kube *k, const struct td_remote *r, const char *path, struct td_cancel *c,
 			 struct td_json **ret, struct td_error *err);
-// The entries of these flags in a command's table of options. r: struct td_remote *.
-#define TD_REMOTE_OPTIONS(r)                                                                                           \
+// The entry of --kubeconfig in a command's table of options, and those of all these flags. r: struct td_remote *.
+#define TD_REMOTE_KUBECONFIG(r)                                                                                        \
 	{.name = "kubeconfig",                                                                                         \
 	 .value = "FILE",                                                                                              \
 	 TD_OPT_TEXT(&(r)->kubeconfig),                                                                                \
-	 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME (default $KUBECONFIG, where nothing "  \
-		 "was started here)"},                                                                                 \
+	 .help = "a cluster where Tandem was installed, instead of $TANDEM_HOME (default $KUBECONFIG, where "          \
+		 "nothing was started here)"}
+#define TD_REMOTE_OPTIONS(r)                                                                                           \
+	TD_REMOTE_KUBECONFIG(r),                                                                                       \
 		{.name = "cluster",                                                                                    \
 		 .value = "NAMESPACE/NAME",                                                                            \
 		 TD_OPT_TEXT(&(r)->cluster),                                                                           \

@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 // A new person reaches slurmctld within 2 s after Kubernetes has brought the file there.
@@ -145,12 +144,11 @@ int td_gateway_batch(struct td_gateway_ask *q, struct td_slurm *client, struct t
 	if (r == TD_INVALID || (r && err->detail == TD_SLURM_ERR_CONFIG)) {
 		int detail = err->detail;
 		td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, NULL);
-		char *words = s ? td_gateway_data_nowhere(&s->nodes->nodes, b) : NULL;
+		td_auto_free char *words = s ? td_gateway_data_nowhere(&s->nodes->nodes, b) : NULL;
 		if (s && !words && detail == TD_SLURM_ERR_CONFIG)
 			words = td_gateway_too_big(&s->nodes->nodes, b);
 		if (words)
 			td_fail_detail(err, r, detail, "%s", words);
-		free(words);
 	}
 	return r;
 }

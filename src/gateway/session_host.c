@@ -393,14 +393,13 @@ static void state_of(const struct td_object *record, const char *image, const st
 		td_jm_str(d, o, "spec.nodeName", j->nodes[0].name);
 	if (j->start)
 		td_jm_str(d, o, "status.startTime", td_time_format(j->start * 1000, t));
-	td_auto_free char *devices = j->n_nodes ? indexes(j->nodes[0].gres) : NULL;
-	if (devices)
-		td_jm_key_str(d, m, TD_ANN_DEVICES, devices);
 	for (size_t i = 0; i < j->n_nodes; i++) {
-		td_auto_free char *its = indexes(j->nodes[i].gres);
+		td_auto_free char *devices = indexes(j->nodes[i].gres);
 		yyjson_mut_val *v = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.nodes"));
 		td_jm_str(d, v, "name", j->nodes[i].name);
-		td_jm_str(d, v, "devices", its);
+		td_jm_str(d, v, "devices", devices);
+		if (!i && devices)
+			td_jm_key_str(d, m, TD_ANN_DEVICES, devices);
 	}
 	td_jm_str(d, o, "status.phase", !ended ? "Running" : j->states & TD_JOB(COMPLETED) ? "Succeeded" : "Failed");
 	if (ended) {

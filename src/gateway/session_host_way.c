@@ -15,10 +15,10 @@ extern const struct td_embedded td_gateway_files[];
 
 // Where a step runs.
 enum where {
-	OUTSIDE,
-	INSIDE,
-	EACH
-}; // on the first machine, outside of its container or in it; on all of them, outside
+	OUTSIDE, // on the first machine, not in its container
+	INSIDE,  // there, in it
+	EACH,    // on all of them, not in it
+};
 
 // Runs a program there in a step of the session's job: argv has at most 11 words, and NULL.
 static int run_there(struct td_gateway_ask *q, const struct td_object *pod, enum where where, const char *const *argv,

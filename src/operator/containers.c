@@ -6,10 +6,10 @@
 
 static yyjson_mut_doc *parts(const yyjson_val *sc)
 {
-	td_auto_free char *secret = td_asprintf("%s-image-pull", td_jstr_or(sc, "metadata.name", ""));
+	td_auto_free char *secret = td_slurm_pull_secret(sc, td_jstr_or(sc, "metadata.name", ""));
 	return td_op_template("containers.yaml",
 			      {"path", td_jstr_or(sc, "spec.containers.cache.path", "/var/lib/tandem-containers")},
-			      {"secret", td_jstr_or(sc, "spec.containers.images.pullSecret", secret)});
+			      {"secret", secret});
 }
 
 void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc)

@@ -8,6 +8,12 @@ bool td_slurm_containers(const yyjson_val *o)
 	return td_jbool(o, "spec.containers.enabled", false);
 }
 
+char *td_slurm_pull_secret(const yyjson_val *o, const char *name)
+{
+	const char *own = o ? td_jstr(o, "spec.containers.images.pullSecret") : NULL;
+	return own && *own ? td_strdup(own) : td_asprintf("%s-image-pull", name);
+}
+
 // One word, so that a list cannot add a line.
 static void list(struct td_buf *b, const yyjson_val *o, const char *field, const char *key, struct td_strv *problems)
 {

@@ -1,6 +1,7 @@
 // rows: D5.3
 // The pull secret on a machine that runs slurmd itself: which Secret, what is taken of it, and where it lies.
 #include "cli/host.h"
+#include "slurm/containers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,8 +30,9 @@ static void which_secret(void **state)
 	td_auto(td_json_unref) struct td_json *named =
 		json("{\"spec\": {\"containers\": {\"images\": {\"pullSecret\": \"ours\"}}}}");
 	td_auto(td_json_unref) struct td_json *none = json("{\"spec\": {}}");
-	td_auto_free char *a = td_host_pull_secret(td_json_root(named), "main"),
-			  *b = td_host_pull_secret(td_json_root(none), "main"), *c = td_host_pull_secret(NULL, "main");
+	td_auto_free char *a = td_slurm_pull_secret(td_json_root(named), "main"),
+			  *b = td_slurm_pull_secret(td_json_root(none), "main"),
+			  *c = td_slurm_pull_secret(NULL, "main");
 	assert_string_equal(a, "ours");
 	assert_string_equal(b, "main-image-pull");
 	assert_string_equal(c, "main-image-pull");
