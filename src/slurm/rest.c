@@ -131,7 +131,7 @@ int td_slurm_code(long long number, bool read)
 	case 2172: // ESLURM_JOB_SIGNAL_FAILED: the job has another name
 		return TD_CONFLICT;
 	case NO_CONTACT: // nothing was sent
-	case 2027: // ESLURM_IN_STANDBY_MODE
+	case 2027:       // ESLURM_IN_STANDBY_MODE
 		return TD_TRANSIENT;
 	default:
 		if ((number >= 2000 && number < 3000) || number >= 9000)
