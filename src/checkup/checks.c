@@ -49,6 +49,10 @@ const struct td_checkup_check td_checkup_checks[] = {
 	{"disk-worn", "DiskUnhealthy", "the same", "as much was written as it was made for", "none",
 	 "node disk-used=nvme0n1:100", false},
 	{"memory", "MemoryUnhealthy", "EDAC", "an uncorrected error", "reboot", "node memory=1", false},
+	{"memory-away", "MemoryUnhealthy", "/proc/meminfo", "5 % less memory than was seen: its host took it back",
+	 "drain", "node memory-away=20", false},
+	{"steal", "CpuUnhealthy", "/proc/stat", "10 % of its CPUs' time in 10 minutes, that its host gave to others",
+	 "none", "node steal=20", false},
 	{"clock", "ClockUnhealthy", "adjtimex", "off by 500 ms", "drain", "node clock-ms=900", false},
 	{"stuck", "KernelUnhealthy", "/proc", "a process in state D for 120 s", "reboot", "node stuck=2", false},
 };
@@ -266,6 +270,12 @@ void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findin
 	if (f->memory_uncorrected > 0)
 		found(l, "memory", (struct found){-1, f->memory_uncorrected, NULL, NULL},
 		      "%lld uncorrected errors of memory", (long long)f->memory_uncorrected);
+	if (f->memory_away_percent >= TD_HEALTH_AWAY_PERCENT)
+		found(l, "memory-away", (struct found){-1, about(f->memory_away_percent), NULL, NULL},
+		      "its host took at least %lld %% of its memory back", (long long)about(f->memory_away_percent));
+	if (f->steal_percent >= TD_HEALTH_STEAL_PERCENT)
+		found(l, "steal", (struct found){-1, about(f->steal_percent), NULL, NULL},
+		      "its host gave at least %lld %% of its CPUs' time to others", (long long)about(f->steal_percent));
 	if (f->clock_ms >= TD_HEALTH_CLOCK_MS)
 		found(l, "clock", (struct found){-1, f->clock_ms, NULL, NULL}, "the clock is off by %lld ms",
 		      (long long)f->clock_ms);

@@ -16,6 +16,7 @@
 //   nics.c            its adapters of the network, and how near they are to the GPUs, by sysfs
 //   rates.c           what lasts, and how often something was counted of late
 //   links.c           errors and flaps that links count, by sysfs
+//   vm.c              what the host of a virtual machine takes away from it
 //   disks.c smart.c nvme.c   its disks, by sysfs, and what they say of their health
 //   cuda.[ch] cuda.ptx  the test of real GPUs, by CUDA's driver
 //   site.c            a site's own checks: programs
@@ -147,9 +148,11 @@ struct td_checkup_facts {
 	char disk[96];          // the fullest file system, of disk_percent
 	char disk_readonly[96]; // one that became read-only; "": none
 	int64_t memory_uncorrected;
-	int64_t clock_ms; // how far the clock is off, as far as the kernel knows
-	int stuck;        // processes that cannot be interrupted and have been so for minutes
-	int numa_nodes;   // of the machine; 0: not known
+	int64_t clock_ms;        // how far the clock is off, as far as the kernel knows
+	int stuck;               // processes that cannot be interrupted and have been so for minutes
+	int steal_percent;       // of its CPUs' time of late, that its host gave to others; 0: none, or not known
+	int memory_away_percent; // of its memory that its host has taken back
+	int numa_nodes;          // of the machine; 0: not known
 	struct td_checkup_nic nic[TD_NICS];
 	int nics;
 	struct td_checkup_port port[TD_PORTS];
@@ -243,6 +246,15 @@ struct td_rate {
 // Fills c->recent by c->total, which is known. What was counted before the first look is not recent, nor what was before
 // a counter began anew.
 void td_rate_look(struct td_rate *r, int64_t now_ms, struct td_count *c);
+// ---- what the host of a virtual machine takes ----
+
+struct td_vm {
+	struct td_rate stolen, all; // ticks of all CPUs
+	int64_t most_kb;            // of memory that was seen
+};
+// Fills steal_percent, by the last ten minutes as far as they were seen, two at least, and memory_away_percent, from
+// <root>/proc: two files. What was taken before the first look is not known.
+void td_vm_look(struct td_vm *v, const char *root, int64_t now_ms, struct td_checkup_facts *f);
 struct td_links;
 struct td_links *td_links_new(void);
 struct td_links *td_links_free(struct td_links *l);
@@ -306,6 +318,8 @@ enum {
 	TD_HEALTH_CLOCK_MS = 500,
 	TD_HEALTH_STUCK = 1,
 	TD_HEALTH_STUCK_S = 120,
+	TD_HEALTH_STEAL_PERCENT = 10,
+	TD_HEALTH_AWAY_PERCENT = 5,
 };
 
 struct td_checkup_finding {

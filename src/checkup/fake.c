@@ -57,6 +57,8 @@ static const struct {
 	{"disk-media", false, CURE_CLEAR},   // how many errors within the last ten minutes
 	{"disk-used", false, CURE_CLEAR},    // percent of what it was made for
 	{"memory", false, CURE_REBOOT},
+	{"memory-away", false, CURE_CLEAR, true}, // percent
+	{"steal", false, CURE_CLEAR, true},       // percent
 	{"clock-ms", false, CURE_CLEAR, true},
 	{"stuck", false, CURE_REBOOT},
 	{"link", false, CURE_REBOOT},       // only the test of several nodes finds it: down, corrupt, slow
@@ -72,7 +74,7 @@ const char *td_checkup_fake_keys(bool gpu)
 		     "nvlink-replay, nvlink-recovery, pcie-replay, aer-corrected, aer-nonfatal, aer-fatal, burn, use"
 		   : "ib-down, link-downed, symbol-errors, link-recovery, receive-errors, disk-full, disk-readonly, "
 		     "disk-warning, disk-media, disk-used, "
-		     "memory, clock-ms, stuck, link, storage, slow, product, numa";
+		     "memory, memory-away, steal, clock-ms, stuck, link, storage, slow, product, numa";
 }
 
 struct fault {
@@ -348,6 +350,10 @@ static void set(void *ctx, const struct fault *f)
 		snprintf(x->disk_readonly, sizeof(x->disk_readonly), "%s", v);
 	else if (!strcmp(k, "memory"))
 		x->memory_uncorrected = atoll(v);
+	else if (!strcmp(k, "memory-away"))
+		x->memory_away_percent = atoi(v);
+	else if (!strcmp(k, "steal"))
+		x->steal_percent = atoi(v);
 	else if (!strcmp(k, "clock-ms"))
 		x->clock_ms = atoll(v);
 	else if (!strcmp(k, "product") || !strcmp(k, "numa"))

@@ -39,6 +39,7 @@ struct machine {
 	int n_stuck;
 	char port[PORTS_MAX][64]; // ports that were active once
 	int n_ports;
+	struct td_vm vm;
 };
 
 static char *at(const struct machine *m, const char *path)
@@ -201,6 +202,7 @@ static void rest(struct machine *m, struct td_checkup_facts *f)
 	disks(m, f);
 	td_disks_look(m->disks, m->root, m->clock, f);
 	memory(m, f);
+	td_vm_look(&m->vm, m->root, td_mono_ms(m->clock), f);
 	clocks(f);
 	stuck(m, td_mono_ms(m->clock) / 1000, f);
 }

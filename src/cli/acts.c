@@ -115,7 +115,8 @@ int td_cli_acts_show(const struct td_remote *remote, const struct td_cli_acts *q
 	for (size_t i = 0; i < lines.n; i++)
 		n += td_cli_act_read(lines.v[i], &v[n]);
 	if (!n && lines.n) {
-		fprintf(stderr, "tandem history: Slurm's answer cannot be read: %.200s\n", lines.v[0]);
+		td_cli_login_unread(&l, lines.v[0], &err);
+		fprintf(stderr, "tandem history: %s\n", err.msg);
 		return 1;
 	}
 	qsort(v, n, sizeof(*v), older);

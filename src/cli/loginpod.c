@@ -111,6 +111,8 @@ void td_cli_login_unread(const struct td_cli_login *l, const char *text, struct 
 	    !td_slurm_accounting(sc->root))
 		td_fail(err, TD_UNSUPPORTED, "SlurmCluster %s/%s keeps no history: set its spec.accounting", l->ns,
 			l->cluster);
+	else if (strstr(line, "timed out") || strstr(line, "Unable to contact"))
+		td_fail(err, TD_TRANSIENT, "Slurm does not answer: %.200s", line);
 	else
 		td_fail(err, TD_INTERNAL, "Slurm's answer cannot be read: %.200s", line);
 }

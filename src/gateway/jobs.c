@@ -26,7 +26,7 @@ struct td_gateway_seen *td_gateway_seen_unref(struct td_gateway_seen *s)
 	return NULL;
 }
 
-static struct td_gateway_seen *current(struct td_gateway *g)
+struct td_gateway_seen *td_gateway_last_look(struct td_gateway *g)
 {
 	pthread_mutex_lock(&g->lock);
 	struct td_gateway_seen *s = g->seen;
@@ -130,12 +130,12 @@ static struct td_gateway_seen *ask(struct td_gateway *g, const struct td_gateway
 
 struct td_gateway_seen *td_gateway_look(struct td_gateway *g, struct td_error *err)
 {
-	struct td_gateway_seen *s = current(g), *old;
+	struct td_gateway_seen *s = td_gateway_last_look(g), *old;
 	if (fresh(s))
 		return s;
 	pthread_mutex_lock(&g->looking);
 	td_gateway_seen_unref(s);
-	s = current(g); // somebody may have looked meanwhile
+	s = td_gateway_last_look(g); // somebody may have looked meanwhile
 	if (!fresh(s)) {
 		old = s;
 		s = ask(g, old, err);

@@ -6,6 +6,8 @@
 // A look at Slurm that is at most about half a second old; on a large queue older, so that Slurm has
 // time for others. The caller unrefs it. NULL: err says why there is none.
 struct td_gateway_seen *td_gateway_look(struct td_gateway *g, struct td_error *err);
+// The last one, however old it is: for when there is no other. NULL: none yet. The caller unrefs it.
+struct td_gateway_seen *td_gateway_last_look(struct td_gateway *g);
 struct td_gateway_seen *td_gateway_seen_unref(struct td_gateway_seen *s);
 TD_DEFINE_AUTO(struct td_gateway_seen *, td_gateway_seen_unref)
 

@@ -348,8 +348,10 @@ static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 	td_auto(td_gateway_seen_unref) struct td_gateway_seen *s = td_gateway_look(q->g, &e);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, o, "runs");
-	if (!s)
+	if (!s) {
 		td_jm_str(d, o, "problem", e.msg);
+		s = td_gateway_last_look(q->g);
+	}
 	td_hub_lists(q, d, list);
 	size_t i, n, remembered = 0, federated = yyjson_mut_arr_size(list);
 	yyjson_val *v;

@@ -103,6 +103,9 @@ static bool is_read(const struct td_slurm_call *k)
 	return !strcmp(k->method, "GET");
 }
 
+// slurmctld cannot be reached, or says nothing: SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR, SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT
+enum { NO_CONTACT = 1800, NO_ANSWER = 5004 };
+
 // The numbers are those of slurm_errno.h of 24.11.
 int td_slurm_code(long long number, bool read)
 {
@@ -127,8 +130,8 @@ int td_slurm_code(long long number, bool read)
 	case 2073: // job is no longer pending execution
 	case 2172: // ESLURM_JOB_SIGNAL_FAILED: the job has another name
 		return TD_CONFLICT;
-	case 1800: // SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR: nothing was sent
-	case 2027: // ESLURM_IN_STANDBY_MODE
+	case NO_CONTACT: // nothing was sent
+	case 2027:       // ESLURM_IN_STANDBY_MODE
 		return TD_TRANSIENT;
 	default:
 		if ((number >= 2000 && number < 3000) || number >= 9000)
@@ -147,7 +150,8 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 		long long number = td_jint(e, "error_number", 0);
 		const char *words = td_jstr(e, "error"), *what = td_jstr_or(e, "description", "");
 		code = td_slurm_code(number, is_read(k));
-		td_fail_detail(err, code, (int)number, "Slurm: %s%s%s (%lld)",
+		bool silent = number == NO_CONTACT || number == NO_ANSWER;
+		td_fail_detail(err, code, (int)number, "Slurm%s: %s%s%s (%lld)", silent ? " does not answer" : "",
 			       words && strcmp(words, "No error") != 0 ? words : what, words && *what ? ": " : "",
 			       words && *what && strcmp(words, "No error") != 0 ? what : "", number);
 	} else if (status == 401 || status == 511) {

@@ -1,5 +1,5 @@
 // The checks: what the file of faults says is found, and what ends a fault.
-// rows: A10.1 A10.2 B5.1 B5.4 B3.1 B3.2 B3.3 B3.4 B3.5
+// rows: A10.1 A10.2 D5.2 B5.1 B5.4 B3.1 B3.2 B3.3 B3.4 B3.5
 #include "checkup/checkup.h"
 #include "checkup/cuda.h"
 
@@ -623,6 +623,51 @@ static void a_machines_files(void **state)
 	td_checkup_backend_done(&b);
 }
 
+static void proc(const char *name, const char *text)
+{
+	td_auto_free char *d = td_asprintf("%s/proc", dir), *p = td_asprintf("%s/%s", d, name);
+	assert_int_equal(td_mkdir_p(d, 0755, NULL), 0);
+	assert_int_equal(td_file_write(p, text, strlen(text), 0644, NULL), 0);
+}
+
+// A host takes a quarter of the CPUs' time for four minutes, and a fifth of the memory until it gives it back.
+static void what_a_host_takes_from_its_virtual_machine(void **state)
+{
+	static struct td_checkup_facts f;
+	struct td_vm v = {0};
+	const int64_t minute = 60000;
+	f = (struct td_checkup_facts){0};
+	td_vm_look(&v, dir, minute, &f); // no such files: nothing is known
+	assert_int_equal(f.steal_percent + f.memory_away_percent, 0);
+
+	for (int i = 0; i < 5; i++) {
+		char text[128];
+		// A guest's time, the ninth, is within the first.
+		snprintf(text, sizeof(text), "cpu  %d 0 0 1000 0 0 0 %d 700 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n", i * 3000,
+			 50000 + i * 1000);
+		proc("stat", text);
+		proc("meminfo", i == 3 ? "MemTotal:        8000000 kB\nMemFree: 1 kB\n"
+				       : "MemTotal:       10000000 kB\nMemFree: 1 kB\n");
+		f = (struct td_checkup_facts){0};
+		td_vm_look(&v, dir, (2 + i) * minute, &f);
+		assert_int_equal(f.steal_percent, i < 2 ? 0 : 25); // what was before the first look does not count
+		assert_int_equal(f.memory_away_percent, i == 3 ? 20 : 0);
+	}
+	struct td_checkup_findings l = {0};
+	f.memory_away_percent = 20;
+	td_checkup_judge(&f, &l);
+	assert_int_equal(l.n, 2);
+	assert_string_equal(l.v[0].message, "its host took at least 20 % of its memory back");
+	assert_string_equal(l.v[1].message, "its host gave at least 20 % of its CPUs' time to others");
+	assert_string_equal(l.v[1].action, "none");
+
+	// It was started anew elsewhere: its counters begin again.
+	proc("stat", "cpu  10 0 0 10 0 0 0 10 0 0\n");
+	f = (struct td_checkup_facts){0};
+	td_vm_look(&v, dir, 8 * minute, &f);
+	assert_int_equal(f.steal_percent, 0);
+}
+
 int main(int argc, char **argv)
 {
 	library = argc > 1 ? argv[1] : "";
@@ -647,6 +692,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(a_virtual_gpu_is_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(gpus_are_tested, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_machines_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_a_host_takes_from_its_virtual_machine, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
