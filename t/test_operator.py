@@ -76,6 +76,7 @@ def forget_nodes(pool):
     wait_for("slurmctld is another one", lambda: containers(pool, "slurmctld -D").get(cid, init) != init or cid not in containers(pool, "slurmctld -D"))
 
 
+@pytest.mark.nightly
 @pytest.mark.asan
 @pytest.mark.feature("A3.1", "A4.3", "A12.3")
 def test_nodes_that_a_killed_slurmctld_forgot_come_back(home):
@@ -188,6 +189,7 @@ def test_pods_beside_a_dead_slurmd_container_go_on(home):
     assert home.squeue()[job]["state"] == "RUNNING"
 
 
+@pytest.mark.nightly
 @pytest.mark.asan
 @pytest.mark.feature("A1.3")
 def test_only_the_bridge_and_the_operator_reach_slurmrestd(home):
@@ -413,6 +415,7 @@ def evict(pool, pod):
     return pool.run("kubectl", "create", "--raw", f"/api/v1/namespaces/slurm/pods/{pod}/eviction", "-f", "-", input=json.dumps(body), check=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.asan
 @pytest.mark.feature("A3.6", "B7.6")
 def test_slurmd_is_evicted_only_when_its_node_is_drained_of_jobs(home):

@@ -40,6 +40,7 @@ def gpus(text):
     return {int(x) for x in re.findall(r"tandem-gpu(\d+)", text)}
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A13.5", "A7.5")
 def test_a_job_has_a_tmp_of_its_own(pool):
     """Its steps share it, other users' jobs on the node do not see it, the node's own stays as it was, and it ends with the job. In /dev it has its own devices only, and all that belongs to nobody."""
