@@ -213,6 +213,7 @@ def test_a_deployment_makes_the_next_pod(pool):
 @pytest.mark.nightly_real
 # ---- what Kubernetes users see of native jobs ----
 
+@pytest.mark.nightly
 @pytest.mark.feature("A5.9")
 def test_what_native_jobs_hold_is_shown_at_their_nodes(pool):
     """In CPUs and devices, without what pods hold, and gone when they are."""

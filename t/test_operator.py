@@ -136,6 +136,7 @@ def native_jobs(pool, node):
     return again, never, cli, client
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A3")
 def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
     home.up("--nodes", "2")
@@ -316,6 +317,7 @@ def test_wrong_fields_are_refused_or_become_conditions_that_name_the_fix(home):
     assert home.squeue()[job]["state"] == "RUNNING"
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A3.2")
 def test_a_nodeset_says_which_of_its_nodes_another_one_has(home):
     home.up("--nodes", "2")

@@ -164,7 +164,7 @@ def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
     clean(pool)
 
 
-@pytest.mark.nightly_real
+@pytest.mark.nightly
 @pytest.mark.feature("D8.3")
 def test_what_is_in_no_directory_and_what_has_no_bytes_counts(pool):
     """A deleted file that a process keeps open, also one that hides from its own user and whose first thread has ended, and files without a byte in them."""
