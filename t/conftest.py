@@ -28,7 +28,7 @@ def pytest_addoption(parser):
     parser.addoption("--slurm-image", default="", help="run with this image of the store in the place of tandem/slurm:24.11, such as tandem/slurm:26.05 (docs/slurm-versions.md)")
     parser.addoption("--next-slurm-image", default="", help="the image of a newer release that test_slurm_update.py takes a pool to, such as tandem/slurm:25.11")
     parser.addoption("--seed", default="1", help="seed of the random tests")
-    parser.addoption("--steps", default="60", help="steps of the random tests (CI: 60; by hand: 200 and several seeds)")
+    parser.addoption("--steps", default="60", help="steps of the random tests (CI: 40; by hand: 200 and several seeds)")
     parser.addoption("--keep", action="store_true", help="leave the real plane's pool up at the end (tools/kube-down with its TANDEM_KUBE_HOME takes it down)")
     parser.addoption("--faults", default="ci", help="faults of test_faults.py: ci, all, or one as \"ROLE POINT:ACTION\"")
 

@@ -103,6 +103,7 @@ def test_seff_says_what_a_job_has_used(pool):
     assert r.returncode == 1 and "no job 999999" in r.stderr
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.5", "A18.2")
 def test_a_limit_is_said_and_its_cure_lets_the_pod_go_on(pool):
     pool.shell("sacctmgr", "-i", "modify", "account", "chem", "set", "GrpTRES=gres/gpu=2")
@@ -119,6 +120,7 @@ def test_a_limit_is_said_and_its_cure_lets_the_pod_go_on(pool):
     wait_for("it goes on by itself", lambda: pool.phase("beyond") == "Running")
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.5", "A18.2")
 def test_who_has_no_account_is_refused_by_name_and_goes_on_when_he_has_one(pool):
     # Its jobs of the test before may not have ended in the database yet.
@@ -251,6 +253,7 @@ def test_accounting_is_turned_off_and_on_again_while_jobs_run(pool):
     assert wait_for("the job goes on", lambda: (j := pool.job(runs)).get("JobState") == "RUNNING" and j)["Restarts"] == "0"
 
 
+@pytest.mark.nightly
 @pytest.mark.alone  # slurmctld, slurmdbd and MariaDB start anew twice and must find each other
 @pytest.mark.embedded  # it looks at the directories of a node
 @pytest.mark.feature("A1.2", "A2.10")
@@ -289,6 +292,7 @@ exec mariadbd --no-defaults --user=root --datadir=/tmp/db --socket=/tmp/db.sock 
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.alone  # slurmctld, slurmdbd and MariaDB start anew twice and must find each other
 @pytest.mark.embedded  # it starts a server at an address of its own
 @pytest.mark.feature("A2.9", "A1.2")

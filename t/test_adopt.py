@@ -137,6 +137,7 @@ def works(m, node):
     return job
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("C6.6")
 def test_users_commands_are_the_same_before_and_after(pool, site):
     """On a login machine the same srun, sbatch, squeue, scancel and sinfo reach the old Slurm, then the pool, where sacct does too, then the old Slurm again; nobody but root sees the key, and a machine that was not admitted gets none."""

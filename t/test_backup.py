@@ -52,6 +52,7 @@ def job(pool, ident):
     return user(pool, "squeue", "-h", "-j", ident, "-o", "%T").strip()
 
 
+@pytest.mark.nightly
 def test_two_need_storage_that_both_can_write(pool):
     def refused(words):
         wait_for(words, lambda: words in condition(pool, "ConfigValid").get("message", ""))

@@ -144,7 +144,7 @@ class Real:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-@pytest.fixture(scope="module", params=["embedded", "real"])
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.nightly)])  # real: that the clients do there what they do here
 def plane(request, tandem):
     p = Embedded(tandem) if request.param == "embedded" else Real()
     try:

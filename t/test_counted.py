@@ -125,6 +125,7 @@ def test_pods_wait_in_slurms_queue_and_the_kubelet_chooses(home_probe):
     assert chosen(pool, waits) == held[0]
 
 
+@pytest.mark.nightly
 def test_many_pods_come_and_go(pool):
     """Forty pods over two nodes of eight devices, each ends by itself: no kubelet is ever asked for more than it has."""
     pods = [pool.pod(f"m{i}", gpus=i % 4 + 1, cpu="100m", command=["sleep", "1"], restartPolicy="Never") for i in range(40)]
@@ -181,6 +182,7 @@ def test_two_counted_pods_share_a_node(home_probe):
     assert len(chosen(pool, "a") | chosen(pool, "b")) == 6
 
 
+@pytest.mark.nightly
 def test_pods_and_jobs_alternate_and_never_meet(pool):
     """A mixed queue, looked at all the time: a node has jobs of pods or native jobs."""
     names = [f"x{i}" for i in range(8)]
@@ -266,6 +268,7 @@ def test_a_node_with_a_sick_device_is_drained(home_probe):
     pool.ready("n1")
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A5.5", "B3.8")
 def test_a_plugin_that_is_replaced_takes_no_node_away(home_probe):
     """Nothing offered is not nothing there: Slurm's node is drained and keeps its size, its slurmd stays, what runs goes on; then it is as before."""
@@ -306,6 +309,7 @@ def test_a_device_that_is_taken_out(home_probe):
         wait_for("its job is gone", lambda: not pool.squeue())
 
 
+@pytest.mark.nightly
 def test_a_grant_that_the_kubelet_cannot_honour(home_probe):
     """Slurm gave it out before anybody told it that devices are sick: it is not bound, which would fail the pod for good; it goes back, and the pod waits."""
     pool = home_probe
@@ -337,7 +341,7 @@ def test_a_grant_that_the_kubelet_cannot_honour(home_probe):
 
 # ---- the bridge dies ----
 @pytest.mark.feature("A12.2")
-@pytest.mark.parametrize("spec", [pytest.param(f"kube.create.pods.binding.{when}:{what}", marks=[pytest.mark.nightly] * (what == "lose"))
+@pytest.mark.parametrize("spec", [pytest.param(f"kube.create.pods.binding.{when}:{what}", marks=[pytest.mark.nightly] * ((when, what) != ("before", "crash")))
                                   for when in ("before", "after") for what in ("crash", "lose")])
 def test_the_bridge_falls_between_grant_and_binding(home_probe, spec):
     pool = home_probe
@@ -390,6 +394,7 @@ def test_a_resource_that_no_node_has(pool):
     wait_for("the condition says that they are there", lambda: condition(pool, "DevicesFound").get("status") == "True")
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A2.10")
 def test_nodes_that_slurm_drained_under_a_configuration_that_is_over(pool):
     """The running slurmds take a configuration without their devices over, Slurm drains their nodes for it, and the configuration goes before any slurmd was replaced."""

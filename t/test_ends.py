@@ -33,6 +33,7 @@ def saying(pod, **notes):
 
 # ---- annotations ----
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.10", "A18.2")
 def test_each_annotation_reaches_its_job(pool):
     """The value of each is what scontrol shows; every key of the list is here, or says where it is shown."""
@@ -105,6 +106,7 @@ def test_what_the_namespace_does_not_give_is_refused_by_name(pool):
 
 # ---- the order ----
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.3")
 def test_priority_classes_order_pods_in_slurm(pool):
     """The last that came has the highest class and is the first to run; a native job stands where its priority says."""
@@ -211,6 +213,7 @@ def test_a_deployment_makes_the_next_pod(pool):
 @pytest.mark.nightly_real
 # ---- what Kubernetes users see of native jobs ----
 
+@pytest.mark.nightly
 @pytest.mark.feature("A5.9")
 def test_what_native_jobs_hold_is_shown_at_their_nodes(pool):
     """In CPUs and devices, without what pods hold, and gone when they are."""

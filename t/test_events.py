@@ -88,6 +88,7 @@ def batch_pod(pool, name, gpus=1, **annotations):
     return queued, pool.grant(pool.get("pod", name))[0]
 
 
+@pytest.mark.nightly_real
 def test_queued_granted_bound(pool):
     queued, job = batch_pod(pool, "waits")
     assert queued["type"] == "Normal" and queued["message"] == f"Slurm job {job} waits for user pods"
@@ -142,10 +143,9 @@ def test_preempted(pool):
     wait_for("and says why", lambda: pool.plane != "embedded" or pool.get("pod", "victim")["status"].get("reason") == "Preempted")
 
 
-@pytest.mark.slow  # Slurm's time limits are in minutes
-@pytest.mark.embedded  # takes two minutes, and what differs on a kubelet is not in it
+@pytest.mark.embedded  # Slurm's time limits are in minutes, and what differs on a kubelet is not in it
 @pytest.mark.feature("A6.5", "A6.11")
-@pytest.mark.parametrize("kind", ["batch", "allocation"])
+@pytest.mark.parametrize("kind", ["batch", pytest.param("allocation", marks=pytest.mark.nightly)])
 def test_timed_out(pool, kind):
     name = f"late-{kind}"
     if kind == "batch":
@@ -173,6 +173,7 @@ def test_requeued(pool):
     assert e["type"] == "Warning" and e["message"].startswith(f"Slurm job {job}: ")
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A6.6")
 def test_cancelled(pool):
     _, job = batch_pod(pool, "stopped")

@@ -220,7 +220,7 @@ def bound(pool, names):
 
 
 @pytest.mark.nightly_real
-@pytest.mark.parametrize("how", ["kill", "freeze", pytest.param("cut", marks=pytest.mark.real)])  # cut: a network of its own is needed
+@pytest.mark.parametrize("how", ["kill", pytest.param("freeze", marks=pytest.mark.nightly), pytest.param("cut", marks=pytest.mark.real)])  # cut: a network of its own is needed
 def test_a_bridge_that_dies_freezes_or_is_cut_off_is_followed_by_the_other(own_pool, roles, wire, how):
     seed, (leader, other) = random.Random(how), roles.two("bridge", kubeconfig=wire.kubeconfig if how == "cut" else None)
     watch = (Observer if own_pool.plane == "embedded" else KubeletObserver)(own_pool)
@@ -282,7 +282,7 @@ def test_a_leader_that_is_told_to_stop_hands_over_at_once(own_pool, roles, role)
             c.p.wait(60)
 
 
-@pytest.mark.parametrize("how", ["kill", pytest.param("freeze", marks=pytest.mark.embedded)])  # the Lease is the bridge's, where it is shown on both
+@pytest.mark.parametrize("how", ["kill", pytest.param("freeze", marks=[pytest.mark.embedded, pytest.mark.nightly])])  # the Lease is the bridge's, where it is shown on both
 def test_an_operator_that_dies_or_freezes_is_followed_by_the_other(own_pool, roles, how):
     leader, other = roles.two("operator")
     slurmd = ["-n", "slurm", "-l", "app.kubernetes.io/name=slurmd"]

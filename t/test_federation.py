@@ -199,6 +199,7 @@ def test_a_word_that_comes_too_late_loses_no_run(pool, own_pool, hub, wire):
     assert home_of({"east": pool, "west": own_pool}[end["member"]], end["there"]).joinpath("ran").read_text() == "x\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("C6.1")
 def test_a_large_upload_holds_up_nobody_else(pool, own_pool, hub, wire, tmp_path):
     wire.cut()

@@ -158,6 +158,7 @@ def test_a_gang_that_does_not_fit_waits_whole_and_small_pods_pass(pool):
     all_run(pool, "second", 4)
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A8.8")
 @pytest.mark.parametrize("policy", [pytest.param("fail", marks=pytest.mark.embedded), "restart", pytest.param("replace", marks=pytest.mark.embedded)])  # as above
 def test_a_member_is_lost(pool, policy):

@@ -50,6 +50,7 @@ def test_a_device_that_is_not_let_go_drains_the_node_in_our_words(pool):
     assert acquire(pool, node, devices, 60000) == "ok"
 
 
+@pytest.mark.nightly_real
 def test_a_task_of_a_job_that_was_never_let_in_does_not_start(pool):
     """slurmd runs no Prolog for a job id that it still knows; a killed slurmctld gives ids out again. Here the gate's table is made to look so."""
     job = int(re.search(r"allocation (\d+)", pool.cmd("shell", "--user", "root", "--", "salloc", "--no-shell", "--gres=gpu:2", "--mem=100M").stderr).group(1))

@@ -133,6 +133,7 @@ def door(shared_pool, tmp_path_factory):
         pool.change({"scheduler": {"namespaces": namespaces}}, idle=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("C10.3", "A16.9")
 def test_a_tenants_admin_makes_a_project_and_a_session_in_it(pool, door, tmp_path):
     """By the rights of the chart, and as an object by those that the API server adds to its own role admin."""
@@ -371,6 +372,7 @@ def test_one_that_does_nothing_is_ended_by_what_its_nodes_agent_says(pool, door,
     me.run("session", "stop", again["id"])
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("D4.1", "D4.4")
 def test_one_with_gpus_is_ended_when_the_agent_measures_that_they_do_nothing(pool, door, agents, tmp_path):
     me = Away(pool, tmp_path / "me", "researcher", *door)

@@ -262,6 +262,7 @@ def over_two(pool, m, me):
         pool.cmd("node", "dismiss", "h1", "--nodeset", "slurm/metal", "--wait")
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("D4.1", "D5.3")
 def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     """A terminal there is a Slurm job of its owner's with his GPU; nothing listens on a network; it ends with its program, by `stop` and by its rules, and ssh leads into it."""

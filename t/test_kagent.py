@@ -495,6 +495,7 @@ def test_a_table_that_is_lost_is_made_again_from_the_pods(node):
         let_in_after(node, a, uid)
 
 
+@pytest.mark.nightly
 def test_a_kubelet_that_does_not_answer(node):
     """Unknown is not free: the job's Prolog fails at its deadline with words, the node says why, and is well again when the kubelet is."""
     job, uid = node.run("cut", "0", grace=1)

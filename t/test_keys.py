@@ -70,6 +70,7 @@ def by_key(pool, key):
     return r.stdout + r.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded  # the real plane's pool is everybody's
 @pytest.mark.feature("A1.6", "A2.10")
 def test_keys_are_turned_over_by_one_edit_and_nobody_notices(pool):

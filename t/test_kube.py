@@ -88,6 +88,7 @@ def test_what_the_machine_lacks_is_named(tmp_path):
     assert "the machine has no" not in r.stderr, r.stderr
 
 
+@pytest.mark.nightly
 def test_pods_on_three_real_nodes(real):
     """Pods on every node run, log, take exec, find each other and the API by name, across nodes."""
     real.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [
@@ -108,6 +109,7 @@ def test_pods_on_three_real_nodes(real):
         real.kubectl("exec", f"web-{i}", "--", "bash", "-c", "exec 3<>/dev/tcp/kubernetes.default/443 && [ -s /var/run/secrets/kubernetes.io/serviceaccount/ca.crt ]")
 
 
+@pytest.mark.nightly
 def test_a_node_dies_and_comes_back(real):
     real.kill("n2")
     wait_for("n2 alone is not ready", lambda: set(real.ready_nodes()) == {"n0", "n1"}, 60)
@@ -116,12 +118,14 @@ def test_a_node_dies_and_comes_back(real):
     wait_for("its pod runs again", lambda: [p["status"]["phase"] for p in pods(real, "-l", "app=web")] == ["Running"] * 3, 90)
 
 
+@pytest.mark.nightly
 def test_down_leaves_nothing(real):
     assert traces(real)
     real.down(keep_images=False)
     assert traces(real) == []
 
 
+@pytest.mark.nightly
 def test_what_a_killed_test_left_is_taken_down_by_the_next(tmp_path):
     """A test that is killed cannot clean up; the next cluster of any test does."""
     r = subprocess.run([HERE.parent / "tools/kube-assets", "--check"], capture_output=True, text=True, timeout=60)

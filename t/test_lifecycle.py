@@ -176,7 +176,6 @@ def test_up_says_why_the_api_server_does_not_start(home):
     assert "go on without those writes: mv " in r.stderr, r.stderr
 
 
-@pytest.mark.asan
 def test_a_purge_of_what_runs_is_meant(home):
     """No abbreviation does it; it asks on a terminal, and wants --yes where there is none."""
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")

@@ -36,6 +36,7 @@ def lws(shared_pool, tmp_path_factory):
         controller.stop()
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A8.4", "A8.8", "A8.11")
 def test_each_group_of_a_leaderworkerset_is_one_gang(pool, lws):
     """Two groups of a leader without a GPU and two workers: the workers come after the leader, which waits for them. A worker fails: its group starts

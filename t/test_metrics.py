@@ -139,6 +139,7 @@ def test_who_has_nothing_to_do_writes_nothing(pool, role):
         raise AssertionError(f"{e}: {said}") from None
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A14.1", "A14.2", "A14.3", "A14.7")
 def test_the_pool_at_metrics_is_the_pool(pool):
     before = Scrape(pool, "bridge")
@@ -196,6 +197,7 @@ def test_the_pool_at_metrics_is_the_pool(pool):
     assert sum(after.by("tandem_pool_cpus", "state").values()) == sum(int(c) for c in pool.shell("sinfo", "-h", "-N", "-o", "%c").split())
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A14.1", "A14.3")
 def test_devices_of_a_drained_node_are_unavailable(pool):
     node = pool.nodes[-1]

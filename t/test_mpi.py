@@ -67,7 +67,7 @@ def test_srun_says_what_it_knows(pool):
 
 
 @pytest.mark.feature("C5.1")
-@pytest.mark.parametrize("kind, how", [pytest.param("mpich", "--mpi=pmi2", marks=pytest.mark.nightly), ("openmpi", "--mpi=pmix"), ("openmpi", "")])
+@pytest.mark.parametrize("kind, how", [pytest.param("mpich", "--mpi=pmi2", marks=pytest.mark.nightly), pytest.param("openmpi", "--mpi=pmix", marks=pytest.mark.nightly), ("openmpi", "")])
 def test_srun_never_hangs(pool, mpi, kind, how):
     """One run after another over two nodes; none of them hangs or fails."""
     times = RUNS if how else 1
@@ -76,12 +76,13 @@ def test_srun_never_hangs(pool, mpi, kind, how):
 
 
 @pytest.mark.feature("C5.1")
-@pytest.mark.parametrize("kind, start", [("openmpi", "mpirun"), ("mpich", "mpiexec")])
+@pytest.mark.parametrize("kind, start", [("openmpi", "mpirun"), pytest.param("mpich", "mpiexec", marks=pytest.mark.nightly)])
 def test_their_own_starters_work_in_a_job(pool, mpi, kind, start):
     """mpirun of Open MPI and mpiexec of MPICH find the job's nodes, and start their daemons there by srun."""
     ran(job(pool, f"timeout 300 {HOME}/{kind}/bin/{start} {HOME}/ring.{kind}"), 1)
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("C5.1", "A11.1")
 def test_ranks_in_containers_find_each_other(pool, mpi):
     """Two ranks a node in an image that has nothing of Slurm, by PMIx and by PMI2. Its libraries are the node's, mounted."""

@@ -39,6 +39,7 @@ def test_a_job_ends_when_its_client_was_killed(pool):
     assert {stays, alone, batch} <= set(pool.squeue())
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A15.1")
 def test_a_job_ends_with_its_login_pod(pool):
     """When it is told to go (a roll-out), and when it dies."""
@@ -59,6 +60,7 @@ def test_a_job_ends_with_its_login_pod(pool):
         wait_for("the job has ended", lambda: job not in pool.squeue(), 180)
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A1.4")
 def test_a_killed_slurmd_loses_no_job(pool):
     node = pool.nodes[0]
@@ -98,6 +100,7 @@ def tried(pool, *argv):
     return pool.cmd("shell", "--", *argv, check=False)
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A1.4")
 def test_a_job_over_its_memory_is_killed_and_says_so(pool):
     eat = "head -c 200M /dev/zero | tail -c 200M | wc -c"  # tail keeps what it may have to print

@@ -193,6 +193,7 @@ def test_all_of_tandem_works_behind_its_policies(site):
     wait_for("all are ready", lambda: all(ready(p) for ns in (SYSTEM, NODE, "slurm") for p in site.items("pods", "-n", ns)), 60)
 
 
+@pytest.mark.nightly
 def test_pods_with_new_addresses_are_behind_them_too(site):
     """Policies are about labels, not addresses: slurmctld, slurmrestd, a slurmd and the bridge that leads are made anew."""
     old, was = doors(site), leader(site)

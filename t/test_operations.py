@@ -13,6 +13,7 @@ def words(text):
     return [re.sub(r"[ \t]+", " ", line).strip() for line in text.splitlines() if line.strip()]
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded  # it begins with `tandem up`
 @pytest.mark.feature("A2.10", "A12.3", "B2.1", "F1.1")
 def test_the_platform_engineers_guide(home, build):

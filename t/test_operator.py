@@ -76,6 +76,7 @@ def forget_nodes(pool):
     wait_for("slurmctld is another one", lambda: containers(pool, "slurmctld -D").get(cid, init) != init or cid not in containers(pool, "slurmctld -D"))
 
 
+@pytest.mark.nightly
 @pytest.mark.asan
 @pytest.mark.feature("A3.1", "A4.3", "A12.3")
 def test_nodes_that_a_killed_slurmctld_forgot_come_back(home):
@@ -135,6 +136,7 @@ def native_jobs(pool, node):
     return again, never, cli, client
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A3")
 def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
     home.up("--nodes", "2")
@@ -188,6 +190,7 @@ def test_pods_beside_a_dead_slurmd_container_go_on(home):
     assert home.squeue()[job]["state"] == "RUNNING"
 
 
+@pytest.mark.nightly
 @pytest.mark.asan
 @pytest.mark.feature("A1.3")
 def test_only_the_bridge_and_the_operator_reach_slurmrestd(home):
@@ -314,6 +317,7 @@ def test_wrong_fields_are_refused_or_become_conditions_that_name_the_fix(home):
     assert home.squeue()[job]["state"] == "RUNNING"
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A3.2")
 def test_a_nodeset_says_which_of_its_nodes_another_one_has(home):
     home.up("--nodes", "2")
@@ -413,6 +417,7 @@ def evict(pool, pod):
     return pool.run("kubectl", "create", "--raw", f"/api/v1/namespaces/slurm/pods/{pod}/eviction", "-f", "-", input=json.dumps(body), check=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.asan
 @pytest.mark.feature("A3.6", "B7.6")
 def test_slurmd_is_evicted_only_when_its_node_is_drained_of_jobs(home):

@@ -35,6 +35,7 @@ def asked(pool, path, token=None, cert=None):
         return int(re.match(rb"HTTP/1.1 (\d+)", c.recv(4096))[1])
 
 
+@pytest.mark.nightly
 def test_a_real_cluster_is_another_one(pool, tmp_path):
     pki = pool.cluster.dir / "pki"
     pool.kubectl("label", "node", "n2", "example.com/for=pool")

@@ -38,6 +38,7 @@ def node(pool):
     wait_for("all its devices are in service", lambda: not held(pool) and not holders(pool))
 
 
+@pytest.mark.nightly_real
 def test_a_device_is_taken_out_and_the_others_work(node):
     pool = node
     last = gpus(pool) - 1

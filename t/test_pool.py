@@ -26,6 +26,7 @@ def test_both_sides_see_the_same_nodes(pool):
         assert n["metadata"]["labels"]["tandem.dev/fake-gpus"] == "true"
 
 
+@pytest.mark.nightly_real
 @pytest.mark.check
 @pytest.mark.asan
 @pytest.mark.feature("A1.4", "F1.7")
@@ -103,6 +104,7 @@ def test_pods_and_jobs_share_nodes_and_nobody_gets_anothers_device(pool, probe):
         assert allowed(out) == gpus, (node, out)
 
 
+@pytest.mark.nightly_real
 @pytest.mark.check
 @pytest.mark.feature("A6.3", "A18.1", "A18.2", "F1.8")
 def test_full_pool_one_queue_in_slurms_order(pool):
@@ -143,6 +145,7 @@ def test_scancel_ends_the_pod_and_its_next_one_queues(pool):
     assert pool.grant(q)[0] != job
 
 
+@pytest.mark.nightly_real
 @pytest.mark.check
 @pytest.mark.feature("A6.6", "F1.8")
 def test_deleted_pod_frees_its_gpus_for_a_native_job(pool):
@@ -173,6 +176,7 @@ def test_a_renamed_job_still_ends_with_its_pod(pool):
     wait_for("the others live", lambda: len(pool.squeue()) == len(pool.nodes))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A18.2")
 def test_a_pod_that_can_never_fit_is_refused_with_the_reason(pool):
     pool.apply(pool.pod("huge", gpus=9))
@@ -191,6 +195,7 @@ def test_cordon_drains_and_uncordon_resumes(pool):
     wait_for("resumed", lambda: pool.idle_nodes() == len(pool.nodes))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.check
 @pytest.mark.feature("A5.1", "A5.6")
 def test_a_foreign_drain_is_shown_and_left_alone(pool):
@@ -254,6 +259,7 @@ def test_slurm_starts_again_where_all_its_nodes_are_drained(pool):
     wait_for("no taint is left", lambda: not any(n.get("spec", {}).get("taints") for n in pool.items("nodes") if n["metadata"]["name"] in pool.nodes))
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A12.3", "A5.6")
 def test_a_pod_made_while_slurmctld_is_away(pool):
     """It says what it waits for, and the return of slurmctld is met by its pod."""

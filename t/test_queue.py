@@ -97,6 +97,7 @@ def test_a_native_job_is_backfilled_before_a_pod_that_waits(pool):
     waits_through(pool, large)
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("C3.3")
 def test_reservations_hold_for_pods_as_for_jobs(pool):
     """Nodes that are reserved are for those who name the reservation and may use it."""

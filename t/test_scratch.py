@@ -40,6 +40,7 @@ def gpus(text):
     return {int(x) for x in re.findall(r"tandem-gpu(\d+)", text)}
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A13.5", "A7.5")
 def test_a_job_has_a_tmp_of_its_own(pool):
     """Its steps share it, other users' jobs on the node do not see it, the node's own stays as it was, and it ends with the job. In /dev it has its own devices only, and all that belongs to nobody."""
@@ -163,7 +164,7 @@ def test_a_job_that_holds_too_much_of_the_disk_is_ended(pool):
     clean(pool)
 
 
-@pytest.mark.nightly_real
+@pytest.mark.nightly
 @pytest.mark.feature("D8.3")
 def test_what_is_in_no_directory_and_what_has_no_bytes_counts(pool):
     """A deleted file that a process keeps open, also one that hides from its own user and whose first thread has ended, and files without a byte in them."""

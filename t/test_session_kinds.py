@@ -119,6 +119,7 @@ def environment(pool, name, *packages):
     subprocess.run(["chown", "-hR", "1000:1000", home], check=True, timeout=120)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow  # it installs JupyterLab
 @pytest.mark.feature("D3.2", "D3.6")
 def test_a_notebook_server_and_a_kernel_over_its_websocket(pool, me, mallory):

@@ -145,6 +145,7 @@ def get(port):
     return c.getresponse().read().decode()
 
 
+@pytest.mark.nightly
 def test_an_editor_with_a_remote_half(pool, me):
     s = me.json("session", "start", "shell", "--cpus", "1")
     host, ssh = f"{s['id']}.tandem", Ssh(me)

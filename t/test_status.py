@@ -49,6 +49,7 @@ class Things:
         self.pool.kubectl("exec", "-n", "slurm", pod, "-c", "slurmd", "--", "pkill", "-KILL", "-f", "^slurmd ", check=False)
 
 
+@pytest.mark.nightly_real
 @pytest.mark.feature("A3.5")
 def test_the_status_is_what_sinfo_says_whatever_happens(pool, request):
     """After each handful of random things both come to say the same. They are compared when sinfo stands still around the reading of the status."""

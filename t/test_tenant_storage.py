@@ -143,6 +143,7 @@ def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, team
     assert r.returncode == 1 and "a project has no namespaces, so no storage" in r.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.real  # the embedded plane has no ResourceQuotas
 @pytest.mark.feature("C1.2")
 def test_resource_quotas_of_all_namespaces_never_add_up_to_more(pool, teams):

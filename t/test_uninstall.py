@@ -11,6 +11,8 @@ import pytest
 from harness import wait_for
 from installed import CHART, NEW, NODE, SYSTEM, site  # noqa: F401 (a fixture)
 
+pytestmark = pytest.mark.nightly
+
 
 def leftovers_of_an_older_version(site):
     """What it had besides, and what only looks like it."""

@@ -190,6 +190,7 @@ def second(site):
             site.kubectl("annotate", "node", n["metadata"]["name"], "tandem.dev/slurmd-image-")
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("B7.2", "B7.3", "B7.4", "B7.5", "B7.7")
 def test_slurm_itself_is_upgraded_and_rolled_back(site, second):
     """Its daemons first, then slurmd node by node under a stream of jobs; when a node fails its test all of it goes back. What the nodes have is what the

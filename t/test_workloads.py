@@ -90,7 +90,7 @@ def training_job(pool, kind, replicas, container, gpus, **spec):
 @pytest.mark.feature("A8.6", "A8.8")
 @pytest.mark.parametrize("kind,container,replicas,ranks", [
     ("PyTorchJob", "pytorch", {"Worker": 2, "Master": 1}, ["pytorch-master-0", "pytorch-worker-0", "pytorch-worker-1"]),
-    ("TFJob", "tensorflow", {"PS": 1, "Worker": 1, "Chief": 1}, ["tf-chief-0", "tf-ps-0", "tf-worker-0"])])
+    pytest.param("TFJob", "tensorflow", {"PS": 1, "Worker": 1, "Chief": 1}, ["tf-chief-0", "tf-ps-0", "tf-worker-0"], marks=pytest.mark.nightly)])
 def test_a_training_job_restarts_as_one_and_succeeds(pool, training, kind, container, replicas, ranks):
     """One worker ends with a code that the operator tries again: it makes that pod and those that went with it anew."""
     pool.apply(training_job(pool, kind, replicas, container, {"Worker": 1, "Master": 1, "Chief": 1}, runPolicy={"cleanPodPolicy": "Running"}))
@@ -105,6 +105,7 @@ def test_a_training_job_restarts_as_one_and_succeeds(pool, training, kind, conta
     nothing_left(pool)
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("A8.5", "A8.8")
 def test_an_mpijob_starts_its_launcher_with_its_workers(pool, training):
     """The launcher has no GPU. When it is done, the operator ends the workers, and with them the job."""
