@@ -133,9 +133,9 @@ struct td_gateway {
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
 	struct td_gateway_directory *directory;
-	struct td_hubs *hubs; // the Federation whose hub this is, and its members
+	struct td_hubs *hubs;          // the Federation whose hub this is, and its members
 	struct td_member_words *words; // what hubs say of limits here
-	char *self;           // this program
+	char *self;                    // this program
 
 	pthread_mutex_t lock; // guards slurm, url, seen, oidc
 	struct td_gateway_slurm *slurm;

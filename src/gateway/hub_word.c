@@ -52,10 +52,9 @@ static void facts(const struct td_hub_view *v, const struct td_hub_known *known,
 		const yyjson_val *root = v->copies[k].o->root;
 		const struct td_hub_member *m = td_hub_member(v->hub, v->copies[k].member);
 		if (m && td_streq(td_jstr(root, "spec.team"), team))
-			ret->runs[ret->n_runs++] =
-				(struct td_fedword_run){(size_t)(m - v->hub->members), v->copies[k].user,
-							td_jint(root, "spec.holds", td_jint(root, "spec.gpus", 0)),
-							v->copies[k].held};
+			ret->runs[ret->n_runs++] = (struct td_fedword_run){
+				(size_t)(m - v->hub->members), v->copies[k].user,
+				td_jint(root, "spec.holds", td_jint(root, "spec.gpus", 0)), v->copies[k].held};
 	}
 }
 
@@ -130,8 +129,8 @@ char *td_hub_word(struct td_gateway *g, struct td_hub_view *v, const char *membe
 		facts(v, known, l->team, &f);
 		const struct td_fedword_facts all = {.gpus = l->gpus,
 						     .user_gpus = l->user_gpus,
-						     .spent = l->gpu_hours >= 0 &&
-							      sum.gpu_hours >= (double)l->gpu_hours,
+						     .spent =
+							     l->gpu_hours >= 0 && sum.gpu_hours >= (double)l->gpu_hours,
 						     .held = f.held,
 						     .n_held = f.n_held,
 						     .runs = f.runs,
@@ -147,7 +146,8 @@ char *td_hub_word(struct td_gateway *g, struct td_hub_view *v, const char *membe
 	size_t n = 0;
 	td_auto_free char *text = sure ? td_json_mut_text(o, &n) : NULL;
 	if (n > WORD_MOST) {
-		td_warn("federation %s: what members have to know of its limits is %zu bytes, of %d at most, so they are "
+		td_warn("federation %s: what members have to know of its limits is %zu bytes, of %d at most, so they "
+			"are "
 			"told nothing: name accounts in spec.teams instead of people",
 			h->name, n, WORD_MOST);
 		return NULL;
@@ -166,7 +166,8 @@ void td_hub_word_kept(struct td_gateway *g, const struct td_hub *h, const char *
 		td_text_clean(says ? td_jstr_or(says, "why", "")
 				   : "its gateway is of an older release, which does not hold back: update it there");
 	td_auto_free char *why = td_strndup(clean, WHY_MOST);
-	if (!limits ? !old : old && kept == td_jbool(old, "holdsBack", false) && td_streq(why, td_jstr_or(old, "why", "")))
+	if (!limits ? !old
+		    : old && kept == td_jbool(old, "holdsBack", false) && td_streq(why, td_jstr_or(old, "why", "")))
 		return;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *e = limits ? yyjson_mut_obj(d) : yyjson_mut_null(d);

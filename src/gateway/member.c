@@ -1,8 +1,8 @@
 // A member of a Federation: what its hub asks for. Who asks was proven by a statement (statement.h).
+#include "gateway/member.h"
 #include "gateway/home.h"
 #include "gateway/hub.h"
 #include "gateway/jobs.h"
-#include "gateway/member.h"
 #include "gateway/runs.h"
 #include "gateway/usage.h"
 #include "slurm/batch.h"
@@ -179,8 +179,7 @@ static void limits(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(q->g->clusters, q->g->o.ns, q->g->o.cluster);
-	const char *word = td_jstr(q->body, "limits"),
-		   *not = td_member_word_not(sc ? sc->root : NULL, q->hub);
+	const char *word = td_jstr(q->body, "limits"), *not = td_member_word_not(sc ? sc->root : NULL, q->hub);
 	// What is enforced nowhere is kept all the same, so that the Tenants' statuses show it.
 	bool let = sc && td_jbool(td_jfind(td_jget(sc->root, "spec.federation.hubs"), "name", q->hub), "limits", false);
 	if (word && let && td_member_word_take(q->g, q->hub, word, td_gateway_cancel(q), &e) && !not)

@@ -147,14 +147,14 @@ static void federation(struct td_op_tenant_pass *p, const struct td_op_tenant *t
 	    !enforced   ? "NotEnforced"
 	    : c->silent ? "HubSilent"
 			: "HeldBack",
-	    td_arena_printf(p->arena, "Federation %s: %s", c->federation,
-			    !enforced ? "what its jobs hold counts in its team's limit and is not held back here: set "
-					"spec.accounting.enforce: limits in the SlurmCluster"
-			    : c->silent
-				    ? "its hub has said nothing for an hour, so what it said last holds, and at least "
-				      "this cluster's part by its weight; who has left the federation takes the hub out "
-				      "of spec.federation.hubs of the SlurmCluster"
-				    : "what goes beyond its team's limit over all members waits (status.federation)"));
+	    td_arena_printf(
+		    p->arena, "Federation %s: %s", c->federation,
+		    !enforced   ? "what its jobs hold counts in its team's limit and is not held back here: set "
+				  "spec.accounting.enforce: limits in the SlurmCluster"
+		    : c->silent ? "its hub has said nothing for an hour, so what it said last holds, and at least "
+				  "this cluster's part by its weight; who has left the federation takes the hub out "
+				  "of spec.federation.hubs of the SlurmCluster"
+				: "what goes beyond its team's limit over all members waits (status.federation)"));
 }
 
 static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)

@@ -21,8 +21,8 @@ struct td_op_tenants {
 	struct td_informer *quotas;                                     // ResourceQuotas; NULL: not served
 	struct td_informer *projects;
 	struct td_informer *words; // what hubs of Federations say of limits: ConfigMaps
-	struct td_op_view *links; // connections to slurmrestd, by key; of the worker
-	bool classes_clean;       // no StorageClass says that it is in a group, and none is
+	struct td_op_view *links;  // connections to slurmrestd, by key; of the worker
+	bool classes_clean;        // no StorageClass says that it is in a group, and none is
 };
 
 struct td_op_tenant_hard {

@@ -155,11 +155,12 @@ void td_fedword_say(const struct td_fedword_words *w, struct td_buf *b)
 {
 	td_buf_printf(b, " The limit is that of Federation %s: ", w->federation);
 	if (w->why == TD_FEDWORD_HOURS) {
-		td_buf_printf(b,
-			      "team %s has used its GPU hours over all members, so nothing more of it starts here. "
-			      "There is room when days with use are no longer counted, or when who keeps the Federation "
-			      "raises limits[].gpuHours",
-			      w->team);
+		td_buf_printf(
+			b,
+			"team %s has used its GPU hours over all members, so nothing more of it starts here. "
+			"There is room when days with use are no longer counted, or when who keeps the Federation "
+			"raises limits[].gpuHours",
+			w->team);
 	} else {
 		td_buf_printf(b, "%s%s%s%s counts for %lld of %lld GPUs over all members", w->user ? "" : "team ",
 			      w->user ? w->user : w->team, w->user ? " of team " : "", w->user ? w->team : "",

@@ -247,7 +247,8 @@ static const struct td_pool_tenant_user *member(const struct td_pool_tenant *t, 
 	return NULL;
 }
 
-static void users(struct td_arena *arena, const struct td_pool_tenant *t, const struct td_pool_rows *rows, struct td_pool_tenant_steps *s)
+static void users(struct td_arena *arena, const struct td_pool_tenant *t, const struct td_pool_rows *rows,
+		  struct td_pool_tenant_steps *s)
 {
 	for (size_t i = 0; i < t->n_users; i++) {
 		const struct td_pool_tenant_user *u = &t->users[i];

@@ -42,9 +42,9 @@ struct td_pool_tenant {
 	bool adopt;    // an account of this name that is there becomes this tenant's
 	bool deleting; // and so it is nobody's parent any more
 	bool closed;   // takes no new jobs
-	bool capped; // it may hold `gpus` at most, beside its quota (pool/fedword.h)
+	bool capped;   // it may hold `gpus` at most, beside its quota (pool/fedword.h)
 	int64_t gpus;
-	bool project;  // of the parent's admins: what it holds is within the parent's quota and borrowing, by QOS too
+	bool project; // of the parent's admins: what it holds is within the parent's quota and borrowing, by QOS too
 	// The QOS of its account (pool/reclaim.h); NULL: as they are.
 	const char *const *qos;
 	size_t n_qos;

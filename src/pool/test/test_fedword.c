@@ -113,7 +113,8 @@ static void each_person_has_a_cap_of_his_own(void **state)
 static void who_is_listed_counts_under_any_account_of_no_team(void **state)
 {
 	static const char *const taken[] = {"physics"};
-	static const struct td_fedword_held held[] = {{0, "open", "ann", 1}, {0, "lab", "ann", 2}, {1, "open", "bob", 4}};
+	static const struct td_fedword_held held[] = {
+		{0, "open", "ann", 1}, {0, "lab", "ann", 2}, {1, "open", "bob", 4}};
 	team = (struct td_fedword_team){.name = "vision", .users = people, .n_users = 2};
 	word.taken = taken;
 	facts.held = held;
@@ -167,10 +168,11 @@ static void it_is_said_in_words(void **state)
 				     .used = 60,
 				     .at = "west 40, north 20"};
 	td_fedword_say(&w, &b);
-	assert_string_equal(td_buf_str(&b),
-			    " The limit is that of Federation campus: team vision counts for 60 of 64 GPUs over all "
-			    "members (west 40, north 20), which leaves 4 for all that it holds here. There is room when "
-			    "jobs there or here end, or when who keeps the Federation raises limits[].gpus.");
+	assert_string_equal(
+		td_buf_str(&b),
+		" The limit is that of Federation campus: team vision counts for 60 of 64 GPUs over all "
+		"members (west 40, north 20), which leaves 4 for all that it holds here. There is room when "
+		"jobs there or here end, or when who keeps the Federation raises limits[].gpus.");
 	td_buf_reset(&b);
 	w = (struct td_fedword_words){.federation = "campus",
 				      .team = "vision",
