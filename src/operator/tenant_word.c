@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+enum { GPUS_MOST = 1000000000, MEMBERS_MOST = 64 };
+
 static const char *const *strings(struct td_arena *a, yyjson_val *list, size_t *ret_n)
 {
 	const char **v = td_arena_alloc(a, (yyjson_arr_size(list) + 1) * sizeof(*v));
@@ -25,9 +27,15 @@ static const char *text(struct td_arena *a, yyjson_val *row, size_t at)
 	return td_arena_strdup(a, s ? s : "");
 }
 
+// What a hub says is bounded before anything is reckoned with it.
+static int64_t bounded(int64_t n)
+{
+	return n < -1 ? -1 : n > GPUS_MOST ? GPUS_MOST : n;
+}
+
 static int64_t number(yyjson_val *row, size_t at)
 {
-	return yyjson_get_sint(yyjson_arr_get(row, at));
+	return bounded(yyjson_get_sint(yyjson_arr_get(row, at)));
 }
 
 static void read_team(struct td_arena *a, yyjson_val *v, struct td_fedword_team *ret, const char **ret_at)
@@ -37,12 +45,12 @@ static void read_team(struct td_arena *a, yyjson_val *v, struct td_fedword_team 
 	struct td_fedword_row *r = td_arena_alloc(a, (yyjson_arr_size(rows) + 1) * sizeof(*r));
 	struct td_fedword_person *p = td_arena_alloc(a, (yyjson_arr_size(people) + 1) * sizeof(*p));
 	*ret = (struct td_fedword_team){.name = td_arena_strdup(a, td_jstr_or(v, "name", "")),
-					.gpus = td_jint(v, "gpus", -1),
-					.user_gpus = td_jint(v, "perUser", -1),
-					.used = td_jint(v, "used", 0),
-					.waits = td_jint(v, "waits", 0),
-					.alone = td_jint(v, "alone", -1),
-					.user_alone = td_jint(v, "userAlone", -1),
+					.gpus = bounded(td_jint(v, "gpus", -1)),
+					.user_gpus = bounded(td_jint(v, "perUser", -1)),
+					.used = bounded(td_jint(v, "used", 0)),
+					.waits = bounded(td_jint(v, "waits", 0)),
+					.alone = bounded(td_jint(v, "alone", -1)),
+					.user_alone = bounded(td_jint(v, "userAlone", -1)),
 					.spent = td_jbool(v, "spent", false),
 					.rows = r,
 					.people = p};
@@ -54,8 +62,9 @@ static void read_team(struct td_arena *a, yyjson_val *v, struct td_fedword_team 
 		p[ret->n_people++] = (struct td_fedword_person){text(a, x, 0), number(x, 1), number(x, 2)};
 	*ret_at = "";
 	yyjson_arr_foreach (td_jget(v, "at"), i, n, x)
-		*ret_at = td_arena_printf(a, "%s%s%s %lld", *ret_at, i ? ", " : "", text(a, x, 0),
-					  (long long)number(x, 1));
+		*ret_at = i >= MEMBERS_MOST ? *ret_at
+					    : td_arena_printf(a, "%s%s%s %lld", *ret_at, i ? ", " : "", text(a, x, 0),
+							      (long long)number(x, 1));
 }
 
 // at: for each team, how much is used where, in words.

@@ -43,7 +43,8 @@ static void tenant(const struct td_scenario_words *w)
 	td_strv_split(&spaces, td_scenario_val(w, "namespaces", ""), ',');
 	struct td_pool_tenant_user *u = td_arena_alloc(arena, (users.n + 1) * sizeof(*u));
 	const char **ns = td_arena_alloc(arena, (spaces.n + 1) * sizeof(*ns));
-	for (size_t i = 0; i < users.n; i++) { // "pods+" has no limits; "ann=2" may hold two GPUs here by a Federation's
+	for (size_t i = 0; i < users.n;
+	     i++) { // "pods+" has no limits; "ann=2" may hold two GPUs here by a Federation's
 		const char *cap = strchr(users.v[i], '=');
 		u[i] = (struct td_pool_tenant_user){td_arena_strndup(arena, users.v[i], strcspn(users.v[i], "+=")),
 						    !td_ends(users.v[i], "+"), cap != NULL,
