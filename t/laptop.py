@@ -1,5 +1,8 @@
 """A person at a laptop: a home directory of his own, and the commands that talk to the gateway."""
+import base64
 import contextlib
+import hashlib
+import hmac
 import http.client
 import json
 import os
@@ -7,6 +10,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -162,3 +166,13 @@ def mallory(pool, users, tmp_path):
     laptop = Laptop(pool, tmp_path / "other", "mallory")
     wait_for("she may have sessions", lambda: (r := laptop.api("GET", "/sessions"))[0] == 200 and "problem" not in r[1])
     return laptop
+
+
+def statement(member, key, user=None, federation="campus"):
+    """What a hub proves itself with at a member: in a person's name, or (user None) in its own."""
+    def enc(b):
+        return base64.urlsafe_b64encode(b).rstrip(b"=")
+    now = int(time.time())
+    claims = {"for": "tandem-federation", "iss": federation, "aud": member, "hub": user is None, "iat": now, "exp": now + 60, **({"sub": user} if user else {})}
+    text = enc(b'{"alg":"HS256","typ":"JWT"}') + b"." + enc(json.dumps(claims).encode())
+    return f"tdf:{federation}:{(text + b'.' + enc(hmac.new(key.encode(), text, hashlib.sha256).digest())).decode()}"

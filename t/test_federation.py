@@ -1,7 +1,5 @@
 """Several clusters behind one submit command (row C6): the shared pool is the hub and its member east, a pool of this file is west."""
 import base64
-import hashlib
-import hmac
 import http.client
 import json
 import os
@@ -9,14 +7,13 @@ import pathlib
 import re
 import subprocess
 import threading
-import time
 import urllib.request
 
 import pytest
 
 from apidev import free_port
 from harness import wait_for
-from laptop import Laptop, address, ask
+from laptop import Laptop, address, ask, statement
 from wire import Wire
 
 pytestmark = pytest.mark.embedded  # the plane of `up` brings a gateway
@@ -27,7 +24,7 @@ def trust(pool, member, entries):
     """The member lets the hub act for the researcher; both halves of the keys."""
     data = {k: base64.b64encode(v.encode()).decode() for k, v in entries.items()}
     pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"data": data}))
-    hubs = [{"name": "campus", "as": member, "users": ["researcher"], "sessions": True}]
+    hubs = [{"name": "campus", "as": member, "users": ["researcher"], "sessions": True, "limits": True}]
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"federation": {"hubs": hubs}}}))
 
 
@@ -72,6 +69,7 @@ def campus(shared_pool, own_pool, wire, tmp_path_factory):
         wait_for("nothing of its runs is left to do", lambda: settled(shared_pool))
         shared_pool.kubectl("delete", "federation/campus")
         shared_pool.kubectl("delete", "federatedruns", "-n", "slurm", "--all", "--wait=false")
+        shared_pool.kubectl("delete", "configmap", "main-federation", "-n", "slurm", "--ignore-not-found")
         shared_pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec": {"federation": null}}')
         wait_for("the gateway is the hub of none", lambda: not is_hub(me))
 
@@ -90,17 +88,8 @@ def home_of(pool, run):
 
 
 def let_sessions(pool, let):
-    hub = {"name": "campus", "as": "west", "users": ["researcher"], "sessions": let}
+    hub = {"name": "campus", "as": "west", "users": ["researcher"], "sessions": let, "limits": True}
     pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"federation": {"hubs": [hub]}}}))
-
-
-def statement(member, key, user=None, federation="campus"):
-    def enc(b):
-        return base64.urlsafe_b64encode(b).rstrip(b"=")
-    now = int(time.time())
-    claims = {"for": "tandem-federation", "iss": federation, "aud": member, "hub": user is None, "iat": now, "exp": now + 60, **({"sub": user} if user else {})}
-    text = enc(b'{"alg":"HS256","typ":"JWT"}') + b"." + enc(json.dumps(claims).encode())
-    return f"tdf:{federation}:{(text + b'.' + enc(hmac.new(key.encode(), text, hashlib.sha256).digest())).decode()}"
 
 
 @pytest.mark.feature("C6.1", "C6.2", "C6.3")
@@ -128,6 +117,12 @@ def test_one_command_for_all(pool, own_pool, hub, tmp_path):
     first = hub.json("submit", "--no-code", "--gpus", "1", "--name", "held", "--", "sleep 600")
     at = wait_for("it runs there", lambda: (f := run_of(hub, first["id"])["federation"])["phase"] == "Started" and f)
     assert at["member"] == "east" and at["rule"] == "gpus"
+    # The other member is told what is left to the team there, and the Federation says who holds back.
+    words = lambda: [json.loads(c["data"]["campus"])["word"] for c in own_pool.items("configmaps", "-n", "slurm", "-l", "tandem.dev/federation-limits=main")]
+    team = wait_for("west is told", lambda: next((t for w in words() for t in w["teams"] if t["at"] == [["east", 1]]), None))
+    assert team["name"] == "lab" and team["users"] == ["researcher"] and (team["gpus"], team["used"], team["rows"], team["alone"]) == (1, 1, [], 1)
+    member = wait_for("it is written down", lambda: pool.get("federation", "campus").get("state", {}).get("members", {}).get("west"))
+    assert member["holdsBack"] is False and "spec.accounting.enforce: limits" in member["why"]
 
     # Another GPU is over the team's limit over all members: it waits here, and goes when there is room.
     second, other = (hub.json("submit", "--no-code", "--gpus", "1", "--name", "next", "--request", "0123456789abcdef-next", "--", program) for program in ("true", "false"))

@@ -109,11 +109,11 @@ def test_with_the_rights_of_the_manifest(pool, second, standin, me):  # noqa: F8
 def test_no_right_more(pool, second):
     may = lambda *argv: pool.run("kubectl", "auth", "can-i", *argv, f"--as={ACCOUNT}", check=False).stdout.strip() == "yes"
     for yes in (("create", "pods", "-n", "researcher"), ("get", "secret/main-gateway", "-n", "slurm"), ("list", "nodes"), ("create", "pods/exec", "-n", "researcher"), ("create", "pods/portforward", "-n", "researcher"), ("get", "nodesets", "-n", "slurm"), ("list", "pods", "-n", "tandem-node"),
-                ("get", "namespace/researcher", "-n", "researcher"), ("create", "services", "-n", "researcher")):
+                ("get", "namespace/researcher", "-n", "researcher"), ("create", "services", "-n", "researcher"), ("patch", "configmap/main-federation", "-n", "slurm")):
         assert may(*yes), yes
     for no in (("create", "pods", "-n", "slurm"), ("get", "secrets", "-n", "slurm"), ("get", "secret/main-slurm-key", "-n", "slurm"), ("get", "secrets", "-n", "researcher"), ("create", "pods", "-n", "default"),
                ("create", "pods/exec", "-n", "slurm"), ("create", "pods/portforward", "-n", "slurm"), ("patch", "nodesets", "-n", "slurm"), ("list", "pods", "-A"), ("patch", "nodes"), ("create", "rolebindings", "-n", "researcher"), ("create", "serviceaccounts/token", "-n", "slurm"),
-               ("patch", "slurmclusters", "-n", "slurm"), ("get", "configmaps", "-n", "slurm"), ("delete", "configmaps", "-n", "slurm"),
+               ("patch", "slurmclusters", "-n", "slurm"), ("get", "configmaps", "-n", "slurm"), ("patch", "configmaps", "-n", "slurm"), ("delete", "configmaps", "-n", "slurm"),
                ("get", "pods", "-n", "tandem-node"), ("create", "pods", "-n", "tandem-node"), ("get", "nodes/proxy"), ("get", "nodes/metrics"), ("get", "nodes/stats"),
                ("create", "services", "-n", "slurm"), ("get", "services", "-n", "researcher"), ("delete", "services", "-n", "researcher"), ("get", "namespace/default"), ("list", "namespaces"), ("patch", "namespace/researcher", "-n", "researcher")):
         assert not may(*no), no

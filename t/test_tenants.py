@@ -5,7 +5,7 @@ import re
 import pytest
 
 from harness import wait_for
-from laptop import Laptop
+from laptop import Laptop, statement
 
 pytestmark = [pytest.mark.planes, pytest.mark.embedded]  # not tried beside a kubelet yet
 
@@ -121,8 +121,13 @@ def test_one_object_yields_namespace_rights_and_account(pool):
     assert status["account"] == "physics" and status["namespaces"] == [{"name": "physics", "user": "pods"}, {"name": "physics-dev", "user": "pods"}]
 
 
-@pytest.mark.feature("C1.2", "C1.3", "C1.6")
-def test_beyond_the_quota_pods_and_jobs_wait_alike(pool):
+def let_hub(pool, hub):
+    hubs = [{"name": "campus", "as": "east", "users": ["researcher"], "limits": True}]
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"federation": {"hubs": hubs} if hub else None}}))
+
+
+@pytest.mark.feature("C1.2", "C1.3", "C1.6", "C6.3")
+def test_beyond_the_quota_pods_and_jobs_wait_alike(pool, tmp_path):
     physics = tenant("physics", {"nvidia.com/gpu": 2}, members=[{"user": "researcher"}])
     ready(pool, physics)
     pool.apply(pool.pod("first", gpus=1, ns="physics"))
@@ -142,6 +147,30 @@ def test_beyond_the_quota_pods_and_jobs_wait_alike(pool):
     physics["spec"]["quota"]["nvidia.com/gpu"] = 4
     ready(pool, physics)
     wait_for("both go on", lambda: pool.phase("second", "physics") == "Running" and pool.squeue()[native]["state"] == "RUNNING")
+
+    # The hub of a federation says that its team has all that it may, four of them here: what goes beyond waits, whatever the quota leaves.
+    me, key = Laptop(pool, tmp_path, "researcher"), "east-0123456789abcdef0123456789abcdef"
+    pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"stringData": {"hub.campus": key}}))
+    team = {"name": "lab", "accounts": ["physics"], "users": [], "gpus": 8, "perUser": -1, "used": 8, "waits": 0, "alone": 4, "userAlone": -1, "spent": False,
+            "rows": [["physics", "researcher", 2], ["physics", "pods", 2]], "people": [], "at": [["east", 4], ["west", 4]]}
+
+    def told():
+        word = json.dumps({"taken": ["physics"], "teams": [team]})
+        return me.api("POST", "/federation/look", {"limits": word}, headers={"Authorization": f"Bearer {statement('east', key)}"}, key=False)
+    let_hub(pool, True)
+    try:
+        wait_for("it keeps to it", lambda: (said := told())[0] == 200 and said[1]["limits"] == {"kept": True})
+        physics["spec"]["quota"]["nvidia.com/gpu"] = 6
+        ready(pool, physics)
+        wait_for("the account has the lower one", lambda: associations(pool, "physics")["physics", ""]["GrpTRES"] == "gres/gpu=4")
+        wait_for("its status says it", lambda: condition(pool, "physics", "FederationLimits")[:2] == ("True", "HeldBack"))
+        assert pool.get("tenant", "physics")["status"]["federation"].items() >= {"name": "campus", "team": "lab", "gpus": 4, "limit": 8, "used": 8}.items()
+        more = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
+        wait_for("it waits", lambda: pool.squeue()[more]["reason"] == "AssocGrpGRES")
+        assert "The limit is that of Federation campus: team lab counts for 8 of 8 GPUs over all members (east 4, west 4)" in pool.cmd("why", str(more)).stdout
+    finally:
+        let_hub(pool, False)
+    wait_for("whom the cluster does not let limits nothing", lambda: pool.squeue()[more]["state"] == "RUNNING")
 
 
 @pytest.mark.feature("C1.4", "C1.5")

@@ -207,6 +207,8 @@
 // On a Federation: it stays until its runs have ended; "cancel": these are ended when it is deleted.
 #define TD_FINALIZER_FED "tandem.dev/federated-runs"
 #define TD_ANN_FED_END "tandem.dev/federation-end"
+// On the ConfigMap CLUSTER-federation, in which a member's gateway keeps what hubs say of limits; value: the SlurmCluster.
+#define TD_LABEL_FED_LIMITS "tandem.dev/federation-limits"
 #define TD_LABEL_LOGIN "tandem.dev/login"
 // On the objects that a SlurmCluster has in the operator's namespace.
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"

@@ -5,6 +5,7 @@
 #include "api/annotations.h"
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "pool/fedword.h"
 #include "pool/quota.h"
 #include "slurm/accounts.h"
 
@@ -115,6 +116,66 @@ static bool in_the_way(const struct quota_look *l, const yyjson_val *t, const ch
 	return true;
 }
 
+// ---- what Federations leave (status.federation) ----
+
+// What the Tenant's own limits let its account hold of GPUs; -1: they do not say.
+static int64_t own_gpus(const yyjson_val *t)
+{
+	static const char *const names[] = {"nvidia.com/gpu", "gpu"};
+	for (size_t i = 0; i < TD_LEN(names) && !td_jbool(t, "spec.borrowing.all", false); i++) {
+		const yyjson_val *q = td_jkey(td_jget(t, "spec.quota"), names[i]);
+		if (q)
+			return amount(q, false) + amount(td_jkey(td_jget(t, "spec.borrowing.limit"), names[i]), false);
+	}
+	return -1;
+}
+
+// Says so when a Federation leaves this account, or this person in it, less than the Tenant's own limits do.
+static bool federation_says(const yyjson_val *t, const char *user, struct td_buf *ret)
+{
+	const yyjson_val *f = td_jget(t, "status.federation"), *c = f;
+	const yyjson_val *his = td_jfind(td_jget(f, "users"), "user", user ? user : "");
+	int64_t cap = td_jint(f, "gpus", -1), own = own_gpus(t);
+	bool person = his && (cap < 0 || td_jint(his, "gpus", 0) <= cap);
+	if (person) {
+		c = his;
+		cap = td_jint(his, "gpus", 0);
+	}
+	if (cap < 0 || (own >= 0 && own < cap))
+		return false;
+	bool whole = !person || td_jbool(c, "whole", false);
+	int64_t said = 0;
+	td_time_parse(td_jstr_or(f, "said", ""), &said);
+	const struct td_fedword_words w = {
+		.federation = td_jstr_or(f, "name", "?"),
+		.team = td_jstr_or(c, "team", "?"),
+		.user = whole ? NULL : user,
+		.why = !whole                                                       ? TD_FEDWORD_PERSON
+		       : td_jbool(c, "spent", false) || td_jint(c, "limit", -1) < 0 ? TD_FEDWORD_HOURS
+										    : TD_FEDWORD_TEAM,
+		.gpus = cap,
+		.limit = td_jint(c, "limit", -1),
+		.used = td_jint(c, "used", 0),
+		.at = td_jstr(c, "at"),
+		.silent = td_real_ms(&td_clock_system) - said >= TD_FEDWORD_SILENT_S * 1000LL};
+	td_fedword_say(&w, ret);
+	return true;
+}
+
+static bool federations(const yyjson_val **tenants, size_t n, const yyjson_val *t, const char *user, struct td_buf *ret)
+{
+	for (size_t steps = 0; t && steps <= n; steps++, user = NULL) {
+		if (federation_says(t, user, ret))
+			return true;
+		const char *up = td_jstr(t, "spec.parent");
+		t = NULL;
+		for (size_t i = 0; i < n && up; i++)
+			if (td_streq(td_jstr(tenants[i], "metadata.name"), up))
+				t = tenants[i];
+	}
+	return false;
+}
+
 static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
 {
 	const yyjson_val *t = NULL;
@@ -130,8 +191,11 @@ static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
 	for (i = 0; i < l->n && !t; i++)
 		if (td_jfind(td_jget(l->tenants[i], "status.namespaces"), "name", ns))
 			t = l->tenants[i];
-	struct td_owner o;
-	if (t && td_jbool(t, "spec.perUser.pods", false) && td_settings_owner_of(l->s, ns, td_want_person(l->pod), &o))
+	struct td_owner o = {0};
+	bool owned = t && td_settings_owner_of(l->s, ns, td_want_person(l->pod), &o);
+	if (federations(l->tenants, l->n, t, owned ? o.user : NULL, ret))
+		return;
+	if (owned && td_jbool(t, "spec.perUser.pods", false))
 		yyjson_obj_foreach (td_jget(t, "spec.perUser.quota"), i, n, k, x)
 			if (in_the_way(l, t, o.user, yyjson_get_str(k), ret))
 				return;
@@ -143,6 +207,34 @@ static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
 	}
 }
 
+// The Tenants of this SlurmCluster that have an account. all: owns them.
+static const yyjson_val **ours(struct td_bridge *b, struct td_arena *arena, struct td_objects *all, size_t *ret_n)
+{
+	td_informer_list(b->tenants, NULL, all);
+	const yyjson_val **v = td_arena_alloc(arena, (all->n + 1) * sizeof(*v));
+	*ret_n = 0;
+	for (size_t i = 0; i < all->n; i++) {
+		const yyjson_val *t = all->v[i]->root;
+		if (td_streq(td_jstr(t, "spec.cluster.namespace"), b->o.ns) &&
+		    td_streq(td_jstr(t, "spec.cluster.name"), b->o.cluster) && td_jstr(t, "status.account"))
+			v[(*ret_n)++] = t;
+	}
+	return v;
+}
+
+void td_bridge_federation_words(struct td_bridge *b, const char *account, const char *user, struct td_buf *ret)
+{
+	td_auto_objects struct td_objects all = {0};
+	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
+	size_t n = 0;
+	const yyjson_val **v = b->tenants ? ours(b, arena, &all, &n) : NULL;
+	for (size_t i = 0; i < n; i++)
+		if (td_streq(td_jstr(v[i], "status.account"), account)) {
+			federations(v, n, v[i], user, ret);
+			return;
+		}
+}
+
 void td_bridge_quota_words(struct td_bridge *b, const struct td_object *pod, struct td_cancel *c, struct td_buf *ret)
 {
 	td_auto_objects struct td_objects all = {0};
@@ -152,17 +244,10 @@ void td_bridge_quota_words(struct td_bridge *b, const struct td_object *pod, str
 	td_auto_strv struct td_strv accounts = {0};
 	if (!s || !link || !b->tenants)
 		return;
-	td_informer_list(b->tenants, NULL, &all);
 	struct quota_look l = {.s = s, .arena = arena, .pod = pod->root, .now = td_real_ms(b->clock) / 1000};
-	l.tenants = td_arena_alloc(arena, (all.n + 1) * sizeof(*l.tenants));
-	for (size_t i = 0; i < all.n; i++) {
-		const yyjson_val *t = all.v[i]->root;
-		if (!td_streq(td_jstr(t, "spec.cluster.namespace"), b->o.ns) ||
-		    !td_streq(td_jstr(t, "spec.cluster.name"), b->o.cluster) || !td_jstr(t, "status.account"))
-			continue;
-		l.tenants[l.n++] = t;
-		td_strv_add(&accounts, td_jstr(t, "status.account"));
-	}
+	l.tenants = ours(b, arena, &all, &l.n);
+	for (size_t i = 0; i < l.n; i++)
+		td_strv_add(&accounts, td_jstr(l.tenants[i], "status.account"));
 	struct td_error e = TD_ERROR_INIT;
 	if (l.n && !td_slurm_held(link->slurm, b->o.cluster, &accounts, c, &l.held, &e))
 		explain(&l, pod->ns, ret);

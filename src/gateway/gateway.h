@@ -67,6 +67,8 @@
 //   hub_session.c              sessions at members, through the hub
 //   hub_session_limit.c        what a person may have of them
 //   hub_starts.c               one start of a person's after the other, at all gateways
+//   hub_word.c                 members are told of limits over all of them
+//   member.h member_word.c     what a member keeps of that
 //   statement.[ch] member.c    how a hub proves who asks; what a member does for its hub
 //   projects.c                 projects of Tenants, as their admins keep them
 //   scope.[ch]                 keys of one project: what is in it
@@ -107,6 +109,7 @@ struct td_gateway_days;
 struct td_gateway_directory;
 struct td_oidc;
 struct td_hubs;
+struct td_member_words;
 struct td_session_scopes;
 struct td_session_ways;
 struct td_session_lines;
@@ -130,8 +133,9 @@ struct td_gateway {
 	struct td_gateway_days *days;
 	struct td_session_scopes *scopes; // rules of Tenants
 	struct td_gateway_directory *directory;
-	struct td_hubs *hubs; // the Federation whose hub this is, and its members
-	char *self;           // this program
+	struct td_hubs *hubs;          // the Federation whose hub this is, and its members
+	struct td_member_words *words; // what hubs say of limits here
+	char *self;                    // this program
 
 	pthread_mutex_t lock; // guards slurm, url, seen, oidc
 	struct td_gateway_slurm *slurm;

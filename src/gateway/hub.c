@@ -102,6 +102,12 @@ static void rule_done(struct td_fed_rule *r)
 		td_strv_done(all[i]);
 }
 
+struct td_hub *td_hub_ref(struct td_hub *h)
+{
+	__atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
+	return h;
+}
+
 struct td_hub *td_hub_unref(struct td_hub *h)
 {
 	if (!h || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL))
@@ -360,6 +366,7 @@ void td_hub_heard(struct td_gateway *g, const char *member, const struct td_erro
 	if (look) {
 		td_json_unref(k->held);
 		k->held = td_json_ref(look);
+		k->takes_word = td_jget(td_json_root(look), "limits") != NULL;
 	}
 	if (look && td_jget(td_json_root(look), "used")) {
 		td_json_unref(k->used);

@@ -37,6 +37,7 @@ struct td_hub *td_hub_get(struct td_gateway *g);
 // The same for whoever would act otherwise without one. TD_TRANSIENT: it is not known yet, since no look
 // succeeded so far.
 int td_hub_ask(struct td_gateway *g, struct td_hub **ret, struct td_error *err);
+struct td_hub *td_hub_ref(struct td_hub *h);
 struct td_hub *td_hub_unref(struct td_hub *h);
 TD_DEFINE_AUTO(struct td_hub *, td_hub_unref)
 // A Federation, read (pure but for memory files of CAs).
@@ -59,6 +60,7 @@ struct td_hub_known {
 	struct td_json *held; // what jobs hold there that are not of these runs; NULL: it has not said so yet
 	struct td_json *used; // what was used there; NULL: it has not said so yet
 	int64_t used_ms;      // mono: when that came
+	bool takes_word;      // it said that it can be told of limits
 };
 struct td_hubs;
 struct td_hubs *td_hubs_new(void);
@@ -186,6 +188,10 @@ void td_hub_view_done(struct td_hub_view *v);
 #define td_auto_view __attribute__((cleanup(td_hub_view_done)))
 // A run was placed since.
 void td_hub_view_add(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r);
+// Whether what a member says is held (account, user, gpus, run) is of jobs of this team.
+bool td_hub_of_team(const struct td_hub *h, const yyjson_val *row, const char *team);
+// The run in whose name it is held; NULL: in none's that the member has.
+struct td_hub_copy *td_hub_copy(const struct td_hub_view *v, const char *member, const yyjson_val *held);
 // What a team has and has used at all members. The view's, until it is asked for another one.
 struct td_hub_team *td_hub_used(struct td_gateway *g, struct td_hub_view *v, const char *team);
 // What one of its people holds of that. gpu_hours: as of the team.
@@ -200,6 +206,15 @@ char *td_hub_over(struct td_gateway *g, struct td_hub_view *v, const struct td_h
 // changed since it was read.
 int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r, struct td_cancel *c,
 		   char **ret_over, struct td_error *err);
+
+// ---- hub_word.c: what members are told of limits, so that they hold back (pool/fedword.h) ----
+// The word for a member, as text; NULL: it cannot be said yet, and what the member was told last stands. The caller frees
+// it.
+char *td_hub_word(struct td_gateway *g, struct td_hub_view *v, const char *member);
+// Writes down whether a member holds back (its answer to a look), where that has changed: in the Federation.
+void td_hub_word_kept(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_json *look);
+// Tells members that the Federation has no longer that nothing is limited by it, for as long as that may help.
+void td_hub_farewell(struct td_gateway *g, const struct td_hub *h);
 
 // ---- hub_place.c: submitting, choosing ----
 // Takes the run that q->body asks for, places it if that can be done now, and answers. q->args[0]: its id.

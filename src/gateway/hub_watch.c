@@ -178,9 +178,10 @@ static void untie(struct td_gateway *g, const struct td_hub *h, struct td_hub_ru
 // ---- the members ----
 
 // What is asked of a member. The caller frees it.
-static char *question(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_objects *live,
+static char *question(struct td_gateway *g, struct td_hub_view *view, const char *member, const struct td_objects *live,
 		      size_t *ret_n)
 {
+	const struct td_hub *h = view->hub;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_auto_known struct td_hub_known k = {0};
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *runs = td_jm_arr(d, o, "runs"),
@@ -197,6 +198,8 @@ static char *question(struct td_gateway *g, const struct td_hub *h, const char *
 		for (size_t i = 0; i < h->n_limits; i++)
 			yyjson_mut_arr_add_int(d, days, h->limits[i].days);
 	}
+	td_auto_free char *word = k.takes_word ? td_hub_word(g, view, member) : NULL;
+	td_jm_str(d, o, "limits", word);
 	return td_json_mut_text(o, ret_n);
 }
 
@@ -229,7 +232,10 @@ static void members(struct td_gateway *g, const struct td_hub *h, const struct t
 	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
 	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
 	td_auto_strv struct td_strv texts = {0};
+	td_auto_view struct td_hub_view view = {0};
 	size_t n = 0;
+	if (td_hub_view(g, h, g->cancel, &view, NULL))
+		return;
 	for (size_t m = 0; m < h->n_members; m++) {
 		const char *name = h->members[m].name;
 		if (!turn && !concerns(live, name))
@@ -239,7 +245,7 @@ static void members(struct td_gateway *g, const struct td_hub *h, const struct t
 			continue;
 		}
 		size_t len = 0;
-		td_strv_steal(&texts, question(g, h, name, live, &len));
+		td_strv_steal(&texts, question(g, &view, name, live, &len));
 		calls[n++] = (struct td_hub_call){.hub = h,
 						  .member = name,
 						  .method = "POST",
@@ -253,6 +259,8 @@ static void members(struct td_gateway *g, const struct td_hub *h, const struct t
 		if (got[i].r != TD_CANCELLED && !td_cancelled(g->cancel)) {
 			td_hub_heard(g, calls[i].member, got[i].r ? &got[i].err : NULL, got[i].json);
 			member(g, h, calls[i].member, live, got[i].json);
+			if (!got[i].r)
+				td_hub_word_kept(g, h, calls[i].member, got[i].json);
 		}
 		td_json_unref(got[i].json);
 	}
@@ -357,6 +365,7 @@ void *td_hub_watch_thread(void *gateway)
 {
 	struct td_gateway *g = gateway;
 	td_auto_free char *said = NULL;
+	td_auto(td_hub_unref) struct td_hub *last = NULL;
 	bool may = true;
 	for (uint64_t looks = 0; !td_cancel_wait(g->cancel, looks ? EACH_MS : 0); looks++) {
 		td_auto(td_hub_unref) struct td_hub *none = NULL, *h = NULL;
@@ -365,6 +374,10 @@ void *td_hub_watch_thread(void *gateway)
 		h = td_hub_get(g);
 		td_auto_objects struct td_objects live = {0};
 		struct td_error e = TD_ERROR_INIT;
+		if (last && last != h)
+			td_hub_farewell(g, last);
+		td_hub_unref(last);
+		last = h ? td_hub_ref(h) : NULL;
 		if (!h) {
 			left(g);
 			continue;

@@ -4,6 +4,7 @@
 #include "gateway/door.h"
 #include "gateway/hub.h"
 #include "gateway/keys.h"
+#include "gateway/member.h"
 #include "gateway/schedule.h"
 #include "gateway/sessions.h"
 
@@ -104,6 +105,7 @@ static int run(struct td_gateway *g, struct td_error *err)
 	td_informer_free(g->restds);
 	td_informer_free(g->nodes);
 	g->hubs = td_hubs_free(g->hubs);
+	g->words = td_member_words_free(g->words);
 	td_gateway_seen_free(g);
 	td_oidc_unref(g->oidc);
 	td_kube_free(g->kube);
@@ -225,6 +227,7 @@ int td_gateway_main(int argc, char **argv)
 	g.scopes = td_session_scopes_new();
 	g.directory = td_gateway_directory_new();
 	g.hubs = td_hubs_new();
+	g.words = td_member_words_new();
 	g.self = self();
 	pthread_mutex_init(&g.lock, NULL);
 	pthread_mutex_init(&g.looking, NULL);
@@ -251,6 +254,7 @@ int td_gateway_main(int argc, char **argv)
 	td_session_scopes_free(g.scopes);
 	td_gateway_directory_free(g.directory);
 	td_hubs_free(g.hubs);
+	td_member_words_free(g.words);
 	free(g.self);
 	td_cancel_unref(g.cancel);
 	return clean ? 0 : 1;

@@ -1,4 +1,5 @@
 // A member of a Federation: what its hub asks for. Who asks was proven by a statement (statement.h).
+#include "gateway/member.h"
 #include "gateway/home.h"
 #include "gateway/hub.h"
 #include "gateway/jobs.h"
@@ -173,6 +174,20 @@ static void idle(const struct td_slurm_nodes *nodes, yyjson_mut_doc *d, yyjson_m
 	}
 }
 
+// Keeps what the hub says of limits, and answers whether that holds here.
+static void limits(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(q->g->clusters, q->g->o.ns, q->g->o.cluster);
+	const char *word = td_jstr(q->body, "limits"), *not = td_member_word_not(sc ? sc->root : NULL, q->hub);
+	// What is enforced nowhere is kept all the same, so that the Tenants' statuses show it.
+	bool let = sc && td_jbool(td_jfind(td_jget(sc->root, "spec.federation.hubs"), "name", q->hub), "limits", false);
+	if (word && let && td_member_word_take(q->g, q->hub, word, td_gateway_cancel(q), &e) && !not)
+		not = e.msg;
+	td_jm_bool(d, o, "limits.kept", !not);
+	td_jm_str(d, o, "limits.why", not);
+}
+
 static int look(struct td_gateway_ask *q, struct td_error *err)
 {
 	yyjson_val *asked = td_jget(q->body, "runs"), *v;
@@ -226,6 +241,7 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 	}
 	idle(&s->nodes->nodes, d, td_jm_arr(d, o, "free"));
 	used(q, d, o);
+	limits(q, d, o);
 	td_gateway_send(q, 200, d);
 	return 0;
 }

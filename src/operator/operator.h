@@ -43,7 +43,7 @@
 //   logins.c                 what has failed in login pods that run
 //   groups.c storagegroups.c storageclasses.c resource groups, and to whom they are granted; those of storage
 //   tenant.[ch] tenant_read.c tenant_people.c tenant_objects.c tenant_slurm.c
-//   tenant_qos.c tenant_storage.c tenant_project.c tenant_filters.c
+//   tenant_qos.c tenant_storage.c tenant_project.c tenant_filters.c tenant_word.c
 //                            the Tenants of a SlurmCluster, and Projects; tenant.h says how its files work together
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen

@@ -72,6 +72,15 @@ static void on_project(void *ctx, struct td_object *old, struct td_object *now)
 		all_clusters(ts);
 }
 
+// A hub's word that says nothing new comes each minute.
+static void on_word(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_op_tenants *ts = ctx;
+	const struct td_object *o = now ? now : old;
+	td_auto_free char *key = td_asprintf("%s/%s", o->ns, td_object_label(o, TD_LABEL_FED_LIMITS));
+	td_queue_add(ts->op->tenant_q, key);
+}
+
 // Claims that come one after the other become one look.
 static void on_quota(void *ctx, struct td_object *old, struct td_object *now)
 {
@@ -129,6 +138,25 @@ static const char *joined(struct td_arena *arena, const struct td_strv *l, const
 	return td_arena_strdup(arena, td_buf_str(&b));
 }
 
+static void federation(struct td_op_tenant_pass *p, const struct td_op_tenant *t, struct status *s)
+{
+	const char *fix;
+	const struct td_op_tenant_cap *c = t->cap ? t->cap : t->user_caps[0];
+	bool enforced = td_op_tenant_enforced(p->sc->root, &fix);
+	say(s, "FederationLimits", enforced && !c->silent, false,
+	    !enforced   ? "NotEnforced"
+	    : c->silent ? "HubSilent"
+			: "HeldBack",
+	    td_arena_printf(
+		    p->arena, "Federation %s: %s", c->federation,
+		    !enforced   ? "what its jobs hold counts in its team's limit and is not held back here: set "
+				  "spec.accounting.enforce: limits in the SlurmCluster"
+		    : c->silent ? "its hub has said nothing for an hour, so what it said last holds, and at least "
+				  "this cluster's part by its weight; who has left the federation takes the hub out "
+				  "of spec.federation.hubs of the SlurmCluster"
+				: "what goes beyond its team's limit over all members waits (status.federation)"));
+}
+
 static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 {
 	struct td_op_tenant *t = &p->v[at];
@@ -159,6 +187,8 @@ static void conditions(struct td_op_tenant_pass *p, size_t at, struct status *s)
 			    "because the SlurmCluster keeps nobody to his accounts: set spec.accounting.enforce: "
 			    "limits there");
 	}
+	if (p->sc && (t->cap || t->n_user_caps))
+		federation(p, t, s);
 	say(s, "QuotaFits", !v->warning, false, v->warning ? "Oversubscribed" : "Fits",
 	    v->warning ? v->warning : "the quotas below add up to no more than this one");
 	if (t->unknown.n)
@@ -225,6 +255,8 @@ static int write_status(struct td_op_tenant_pass *p, size_t at, struct td_error 
 		td_jm_str(d, x, "resource", t->hards[i].name);
 		td_jm_int(d, x, "used", t->hards[i].used);
 	}
+
+	td_op_tenant_word_status(t, d, o);
 
 	struct status s = {.d = d, .list = td_jm_arr(d, o, "conditions"), .o = t->o, .ready = true};
 	conditions(p, at, &s);
@@ -399,6 +431,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 			*err = e;
 		return r2;
 	}
+	td_op_tenant_words(&p);
 	td_op_tenant_slurm(&p);
 	td_op_tenant_storage_look(&p);
 	for (size_t i = 0; i < p.n; i++) {
@@ -441,6 +474,7 @@ void td_op_tenants_run(struct td_op *op, struct td_cancel *c)
 		{&ts.policies, {&td_networkpolicies, NULL, TD_LABEL_TENANT, NULL}, on_part, policies},
 		{&ts.quotas, {&td_resourcequotas, NULL, TD_LABEL_TENANT, NULL}, on_quota, quotas},
 		{&ts.projects, {&td_projects, NULL, NULL, NULL}, on_project, true},
+		{&ts.words, {&td_configmaps, NULL, TD_LABEL_FED_LIMITS, NULL}, on_word, true},
 	};
 	struct td_informer *informers[TD_LEN(table)];
 	size_t n = 0;

@@ -4,7 +4,7 @@
 // a whole, and a database that does not answer holds up nothing else. A reconcile reads the objects
 // (tenant_read.c, tenant_people.c), lets room pool judge them, makes Tenants of Projects
 // (tenant_project.c), the list of filters of native jobs (tenant_filters.c), namespaces, rights and policies (tenant_objects.c) and quotas of storage
-// (tenant_storage.c), brings slurmdbd to what they say (tenant_slurm.c), and writes the statuses
+// (tenant_storage.c), what Federations leave to them (tenant_word.c), brings slurmdbd to what they say (tenant_slurm.c), and writes the statuses
 // (tenant.c). It comes again every ten seconds, or less often where slurmdbd is slow, so that what
 // somebody changed is seen and mended.
 //
@@ -20,13 +20,23 @@ struct td_op_tenants {
 	struct td_informer *tenants, *namespaces, *bindings, *policies; // policies NULL: not served
 	struct td_informer *quotas;                                     // ResourceQuotas; NULL: not served
 	struct td_informer *projects;
-	struct td_op_view *links; // connections to slurmrestd, by key; of the worker
-	bool classes_clean;       // no StorageClass says that it is in a group, and none is
+	struct td_informer *words; // what hubs of Federations say of limits: ConfigMaps
+	struct td_op_view *links;  // connections to slurmrestd, by key; of the worker
+	bool classes_clean;        // no StorageClass says that it is in a group, and none is
 };
 
 struct td_op_tenant_hard {
 	const char *name, *word; // in spec.quota; in a ResourceQuota (pool/storage.h)
 	int64_t quota, used;     // used: of its namespaces and of those of the Tenants below it
+};
+// What a Federation's limits leave to an account here, or to a person in it.
+struct td_op_tenant_cap {
+	const char *federation, *team, *user; // user NULL: the account's
+	bool whole;                           // it is the team's limit, not one of each of its people
+	bool spent, silent;                   // its hours are used up; the hub has said nothing for an hour
+	int64_t gpus, limit, used;            // limit -1: none
+	const char *at;                       // how much is used where; "": it is not said
+	int64_t said_s;
 };
 // One tenant in one reconcile. What is not said otherwise lives in the arena of the pass.
 struct td_op_tenant {
@@ -52,6 +62,8 @@ struct td_op_tenant {
 	const char *faceless;            // members without a uid, in a list; NULL
 	struct td_op_tenant_hard *hards; // of spec.quota, what is about storage
 	size_t n_hards;
+	const struct td_op_tenant_cap *cap, **user_caps; // of Federations; cap NULL: none
+	size_t n_user_caps;
 	const char *const *denied; // what td_op_tenant_denied() found; NULL: it was not asked
 	size_t n_denied;
 	const char *held, *held_reason; // why a deletion waits; NULL: it does not
@@ -162,6 +174,13 @@ void td_op_storage_classes(struct td_op_tenant_pass *p);
 // Brings slurmdbd to what the valid tenants say, and removes the accounts of those that go. Fills
 // slurm, slurm_reason, others, adopted and held of each.
 void td_op_tenant_slurm(struct td_op_tenant_pass *p);
+
+// ---- tenant_word.c ----
+
+// Lowers what accounts and their people may hold to what Federations leave them, and fills cap and user_caps of each.
+void td_op_tenant_words(struct td_op_tenant_pass *p);
+// Writes status.federation of one.
+void td_op_tenant_word_status(const struct td_op_tenant *t, yyjson_mut_doc *d, yyjson_mut_val *status);
 
 // ---- tenant_qos.c ----
 

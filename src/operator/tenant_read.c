@@ -249,12 +249,9 @@ const char *td_op_tenant_quota(struct td_op_tenant_pass *p, const struct td_obje
 
 bool td_op_tenant_enforced(const yyjson_val *sc, const char **ret_fix)
 {
-	const char *has = td_slurm_conf_get(td_jget(sc, "spec.config.slurmConf"), "AccountingStorageEnforce");
 	*ret_fix =
 		"the SlurmCluster does not enforce limits, so quotas are only shown: set spec.accounting.enforce there";
-	return td_slurm_accounting(sc) &&
-	       (td_streq(td_jstr(sc, "spec.accounting.enforce"), "limits") || (has && strcasestr(has, "limits")) ||
-		(has && strcasestr(has, "safe")) || (has && strcasestr(has, "all")));
+	return td_slurm_limits_enforced(sc);
 }
 
 bool td_op_tenant_filter_kept(const yyjson_val *sc)

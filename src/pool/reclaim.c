@@ -155,6 +155,8 @@ struct td_pool_reclaim_rows td_pool_reclaim_diff(struct td_arena *arena, const s
 						.n_grp = t[i].n_quota,
 						.priority = 1,
 						.mark = r->mark};
+		if (t[i].capped) // a limit of the QOS stands for the account's
+			w.grp = td_pool_tres_capped(arena, w.grp, w.n_grp, t[i].gpus, &w.n_grp);
 		for (size_t k = 0; k < n_lent; k++)
 			if (td_pool_reclaim_preempts(w.name, lent[k]))
 				victims[w.n_preempts++] = lent[k];

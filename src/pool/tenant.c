@@ -164,6 +164,22 @@ void td_pool_tenants_judge(struct td_arena *arena, const struct td_pool_tenant *
 		}
 }
 
+const struct td_pool_tres *td_pool_tres_capped(struct td_arena *arena, const struct td_pool_tres *v, size_t n,
+					       int64_t gpus, size_t *ret_n)
+{
+	struct td_pool_tres *all = td_arena_alloc(arena, (n + 1) * sizeof(*all));
+	bool named = false;
+	for (size_t i = 0; i < n; i++) {
+		bool is = !strcmp(v[i].tres, TD_POOL_TRES_GPU);
+		all[i] = (struct td_pool_tres){v[i].tres, is && gpus < v[i].count ? gpus : v[i].count};
+		named |= is;
+	}
+	if (!named)
+		all[n++] = (struct td_pool_tres){TD_POOL_TRES_GPU, gpus};
+	*ret_n = n;
+	return all;
+}
+
 // ---- slurmdbd ----
 
 static bool same_tres(const struct td_pool_assoc *a, const struct td_pool_assoc *b)
@@ -218,6 +234,8 @@ static struct td_pool_assoc wanted(struct td_arena *arena, const struct td_pool_
 		int64_t more = of(t->borrow, t->n_borrow, t->quota[i].tres);
 		grp[w.n_grp++] = (struct td_pool_tres){t->quota[i].tres, t->quota[i].count + (more > 0 ? more : 0)};
 	}
+	if (t->capped)
+		w.grp = td_pool_tres_capped(arena, w.grp, w.n_grp, t->gpus, &w.n_grp);
 	return w;
 }
 
@@ -229,7 +247,8 @@ static const struct td_pool_tenant_user *member(const struct td_pool_tenant *t, 
 	return NULL;
 }
 
-static void users(const struct td_pool_tenant *t, const struct td_pool_rows *rows, struct td_pool_tenant_steps *s)
+static void users(struct td_arena *arena, const struct td_pool_tenant *t, const struct td_pool_rows *rows,
+		  struct td_pool_tenant_steps *s)
 {
 	for (size_t i = 0; i < t->n_users; i++) {
 		const struct td_pool_tenant_user *u = &t->users[i];
@@ -242,6 +261,8 @@ static void users(const struct td_pool_tenant *t, const struct td_pool_rows *row
 					  .grp_submit = -1,
 					  .max_jobs = u->limited ? t->user_jobs : -1,
 					  .max_submit = u->limited ? t->user_waits : -1};
+		if (u->capped)
+			w.grp = td_pool_tres_capped(arena, w.grp, w.n_grp, u->gpus, &w.n_grp);
 		const struct td_pool_assoc *have = row(rows, t->account, u->name);
 		if (!have)
 			step(s, TD_TENANT_ADD_USER, &w);
@@ -282,7 +303,7 @@ struct td_pool_tenant_steps td_pool_tenant_diff(struct td_arena *arena, const st
 	if (have ? !same(have, &w) || w.qos : w.n_grp || w.grp_submit >= 0 || w.qos)
 		step(&s, TD_TENANT_SET, &w);
 
-	users(t, rows, &s);
+	users(arena, t, rows, &s);
 	for (size_t i = 0; i < rows->n_assocs; i++) {
 		const struct td_pool_assoc *a = &rows->assocs[i];
 		if (strcmp(a->account, t->account) || !*a->user || member(t, a->user))

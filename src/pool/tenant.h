@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 
+#define TD_POOL_TRES_GPU "gres/gpu"
 #define TD_POOL_TENANT_MARK "tandem" // organization of accounts, comment of associations
 
 struct td_pool_tres {
@@ -22,6 +23,8 @@ struct td_pool_tres {
 struct td_pool_tenant_user {
 	const char *name;
 	bool limited; // the limits of one user hold for him; for whom pods run as only where they hold for pods
+	bool capped;  // he may hold `gpus` in this account at most, beside all else (pool/fedword.h)
+	int64_t gpus;
 };
 struct td_pool_tenant {
 	const char *name, *account;
@@ -39,7 +42,9 @@ struct td_pool_tenant {
 	bool adopt;    // an account of this name that is there becomes this tenant's
 	bool deleting; // and so it is nobody's parent any more
 	bool closed;   // takes no new jobs
-	bool project;  // of the parent's admins: what it holds is within the parent's quota and borrowing, by QOS too
+	bool capped;   // it may hold `gpus` at most, beside its quota (pool/fedword.h)
+	int64_t gpus;
+	bool project; // of the parent's admins: what it holds is within the parent's quota and borrowing, by QOS too
 	// The QOS of its account (pool/reclaim.h); NULL: as they are.
 	const char *const *qos;
 	size_t n_qos;
@@ -57,6 +62,10 @@ struct td_pool_verdict {
 // Judges n tenants of one cluster; ret has n places. Texts live in the arena, or are constants.
 void td_pool_tenants_judge(struct td_arena *arena, const struct td_pool_tenant *t, size_t n,
 			   struct td_pool_verdict *ret);
+
+// A list of limits with one of GPUs beside it: the lower one counts. *ret_n: how many. In the arena.
+const struct td_pool_tres *td_pool_tres_capped(struct td_arena *arena, const struct td_pool_tres *v, size_t n,
+					       int64_t gpus, size_t *ret_n);
 
 // ---- slurmdbd ----
 

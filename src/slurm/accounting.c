@@ -108,3 +108,11 @@ void td_slurm_accounting_check(const yyjson_val *cluster, struct td_strv *proble
 		td_strv_addf(problems, "spec.accounting.database.embedded.storage: hostPath and claim are both there; "
 				       "keep one");
 }
+
+bool td_slurm_limits_enforced(const yyjson_val *cluster)
+{
+	const char *has = td_slurm_conf_get(td_jget(cluster, "spec.config.slurmConf"), "AccountingStorageEnforce");
+	return td_slurm_accounting(cluster) &&
+	       (td_streq(td_jstr(cluster, "spec.accounting.enforce"), "limits") || (has && strcasestr(has, "limits")) ||
+		(has && strcasestr(has, "safe")) || (has && strcasestr(has, "all")));
+}

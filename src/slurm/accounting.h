@@ -7,6 +7,8 @@
 bool td_slurm_accounting(const yyjson_val *cluster); // is it on?
 // True for a key of slurm.conf that follows from spec.accounting, while it is on.
 bool td_slurm_accounting_key(const yyjson_val *cluster, const char *key);
+// Does it hold jobs to the limits of accounts?
+bool td_slurm_limits_enforced(const yyjson_val *cluster);
 // The account of pods that are no tenant's.
 const char *td_slurm_open_account(const yyjson_val *cluster);
 // Adds the lines of slurm.conf; nothing when it is off.

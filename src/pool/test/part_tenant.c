@@ -43,9 +43,13 @@ static void tenant(const struct td_scenario_words *w)
 	td_strv_split(&spaces, td_scenario_val(w, "namespaces", ""), ',');
 	struct td_pool_tenant_user *u = td_arena_alloc(arena, (users.n + 1) * sizeof(*u));
 	const char **ns = td_arena_alloc(arena, (spaces.n + 1) * sizeof(*ns));
-	for (size_t i = 0; i < users.n; i++) // "pods+" has no limits
-		u[i] = (struct td_pool_tenant_user){td_arena_strndup(arena, users.v[i], strcspn(users.v[i], "+")),
-						    !td_ends(users.v[i], "+")};
+	for (size_t i = 0; i < users.n;
+	     i++) { // "pods+" has no limits; "ann=2" may hold two GPUs here by a Federation's
+		const char *cap = strchr(users.v[i], '=');
+		u[i] = (struct td_pool_tenant_user){td_arena_strndup(arena, users.v[i], strcspn(users.v[i], "+=")),
+						    !td_ends(users.v[i], "+"), cap != NULL,
+						    cap ? strtoll(cap + 1, NULL, 10) : 0};
+	}
 	for (size_t i = 0; i < spaces.n; i++)
 		ns[i] = td_arena_strdup(arena, spaces.v[i]);
 	*t = (struct td_pool_tenant){.name = name,
@@ -54,6 +58,8 @@ static void tenant(const struct td_scenario_words *w)
 				     .born = td_scenario_num(w, "born", (int64_t)n_tenants),
 				     .weight = td_scenario_num(w, "weight", 1),
 				     .borrow_all = td_scenario_has(w, "borrow-all"),
+				     .capped = td_scenario_num(w, "cap", -1) >= 0,
+				     .gpus = td_scenario_num(w, "cap", -1),
 				     .user_jobs = td_scenario_num(w, "running", -1),
 				     .user_waits = td_scenario_num(w, "submitted", -1),
 				     .users = u,

@@ -56,6 +56,13 @@ static void test_rows(void **state)
 	assert_int_equal(r.v[2].n_preempts, 1);
 	assert_string_equal(r.v[2].preempts[0], "phys.borrowed");
 	assert_int_equal(r.v[3].grp[0].count, 2);
+	// A limit of the QOS stands for the account's, so what a Federation leaves is there, too.
+	struct td_pool_tenant capped[] = {tenants[0]};
+	capped[0].capped = true;
+	capped[0].gpus = 1;
+	const struct td_pool_reclaim_rows c = td_pool_reclaim_diff(arena, capped, 1, valid, &on, &live);
+	assert_int_equal(c.v[1].grp[0].count, 1);
+	assert_int_equal(c.v[1].grp[1].count, 8);
 
 	live = r; // as they are now
 	r = td_pool_reclaim_diff(arena, tenants, 4, valid, &on, &live);
