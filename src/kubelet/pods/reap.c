@@ -143,7 +143,8 @@ static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 
 	td_auto_free char *id = td_pod_container_id(a, p, c);
 	struct td_error e = TD_ERROR_INIT;
-	if (td_oci_status(a->oci, id, &st, &e)) {
+	// A start goes on for a moment without the process that began it: what is not there yet may run soon.
+	if (td_oci_settle(a->oci, id, a->cancel, &e) || td_oci_status(a->oci, id, &st, &e)) {
 		td_warn("kubelet: %s/%s: container %s: %s", p->ns, p->name, id, e.msg);
 		td_queue_add_after(a->queue, p->uid, 500); // stays wanted until its state is known
 		return;
