@@ -419,10 +419,11 @@ def test_tandem_itself_is_upgraded_under_load(site):
     has = {n: int(p["metadata"]["annotations"]["tandem.dev/job-id"]) for n, p in here("wait").items()}
     assert had.keys() == has.keys()
     for name in [n for n in has if has[n] != had[n]]:
-        why = [e["message"] for e in site.items("events", "-n", "ml", "--field-selector", f"involvedObject.name={name}") if e["reason"] == "QueuedAgain"]
-        said = f"{name} waited as job {had[name]} and ran as {has[name]}: {why}; {site.slurm('scontrol', '-o', 'show', 'job', str(had[name]))[:600]}"
+        words = lambda: [e["message"] for e in site.items("events", "-n", "ml", "--field-selector", f"involvedObject.name={name}") if e["reason"] == "QueuedAgain"]
+        said = f"{name} waited as job {had[name]} and ran as {has[name]}: {words()}; {site.slurm('scontrol', '-o', 'show', 'job', str(had[name]))[:600]}"
         print(said)
-        assert has[name] > had[name] and [w for w in why if f"job {had[name]}:" in w], said
+        assert has[name] > had[name], said
+        wait_for(f"why is said: {said}", lambda: any(f"job {had[name]}:" in w for w in words()))
     wait_for("Slurm's queue is empty", lambda: site.jobs() == {}, 120)
     site.kubectl("-n", "ml", "delete", "pods", "--all", "--grace-period=1")
 
