@@ -689,7 +689,8 @@ static void test_restore(void **state)
 	snprintf(id, sizeof(id), "u%05x", (unsigned)getpid() & 0xfffff);
 	td_auto_free char *cgroup = td_asprintf("/tandem-%s", id);
 	struct td_error e = TD_ERROR_INIT;
-	struct td_kubelet a = {.o = {.home = *state, .id = id, .nodes = 1, .cidr = "10.9.0.1/16"}, .table = td_pod_table_new()};
+	struct td_kubelet a = {.o = {.home = *state, .id = id, .nodes = 1, .cidr = "10.9.0.1/16"},
+			       .table = td_pod_table_new()};
 	td_auto(td_oci_free) struct td_oci *oci = NULL;
 	if (td_oci_new(&(struct td_oci_opts){.state_dir = run, .pods_dir = dirs, .cgroup = cgroup}, &oci, &e))
 		fail_msg("%s", e.msg);
