@@ -320,8 +320,10 @@ int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret
 		} else {
 			int64_t wait = 0, job = a->job;
 			int k = td_bridge_run_end_job(r, &wait, err);
+			td_auto_free char *why =
+				td_asprintf("%s%s%s", st.why, r->unfit ? ": " : "", r->unfit ? r->unfit : "");
 			if (!k && !a->job && !a->refused)
-				goes_on(r, job, st.why);
+				goes_on(r, job, why);
 			if (wait)
 				td_bridge_run_again(r, wait);
 			*ret_go_on = !k && !wait;
