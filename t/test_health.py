@@ -183,6 +183,8 @@ def test_a_node_that_slurm_does_not_know_yet_registers_drained_and_is_compared_w
     assert phase(failed) == "Failed" and (found := re.search(r"gflops: ([\d.]+) is less than ([\d.]+), 60 % of ([\d.]+), the median of 1 other node of its group", said)), said
     assert float(found[1]) < float(found[2]) < float(found[3]) and figure > 0
     assert held(pool)
+    # The pod that tested it keeps it reserved until it has seen it drained, or for two minutes (nodetest.sh, release).
+    wait_for("the reservation of its test is gone", lambda: f"tandem-test-{NODE}" not in pool.shell("scontrol", "show", "reservation", check=False))
     pool.cmd("fault", NODE, "--clear")
     pool.cmd("node", "return", NODE, "--no-test", "--wait")
     wait_for("the node takes work", lambda: pool.in_service(NODE))
