@@ -62,6 +62,7 @@ class Balancer:
         there = sorted(p["status"]["podIP"] for p in gateways(self.pool))
         self.n += 1
         with near, contextlib.suppress(OSError, IndexError), socket.create_connection((there[self.n % len(there)], 8443), 30) as far:
+            far.settimeout(None)  # an answer may take longer, and who watches waits for ever
             back = threading.Thread(target=self.copy, args=(far, near), daemon=True)
             back.start()
             self.copy(near, far)
@@ -310,7 +311,7 @@ def agents(shared_pool, build, door):
         for r in roles:
             pool.signal(pool.procs[r], signal.SIGTERM)
         for r in roles:
-            pool.procs[r].wait(60)
+            pool.procs[r].wait(180)
         pool.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(docs))
         wait_for("each node has its agent", lambda: len([p for p in pool.items("pods", "-n", "tandem-node") if ready(p)]) == len(roles), 120)
         yield

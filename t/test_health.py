@@ -183,6 +183,8 @@ def test_a_node_that_slurm_does_not_know_yet_registers_drained_and_is_compared_w
     assert phase(failed) == "Failed" and (found := re.search(r"gflops: ([\d.]+) is less than ([\d.]+), 60 % of ([\d.]+), the median of 1 other node of its group", said)), said
     assert float(found[1]) < float(found[2]) < float(found[3]) and figure > 0
     assert held(pool)
+    # The pod that tested it keeps it reserved until it has seen it drained, or for two minutes (nodetest.sh, release).
+    wait_for("the reservation of its test is gone", lambda: f"tandem-test-{NODE}" not in pool.shell("scontrol", "show", "reservation", check=False))
     pool.cmd("fault", NODE, "--clear")
     pool.cmd("node", "return", NODE, "--no-test", "--wait")
     wait_for("the node takes work", lambda: pool.in_service(NODE))
@@ -224,8 +226,8 @@ def test_the_operator_and_the_agent_die_in_the_middle(pool):
     pool.kill_role("operator")
     pool.kill_role("kubelet")
     wait_for("the node takes work", lambda: not pool.annotation(NODE, "faults") and pool.in_service(NODE), 180)
-    new = [a for a in actions(pool) if a["metadata"]["uid"] not in before]
-    assert new and all(phase(a) in ACT_OVER for a in new)
+    # The node takes work a moment before the act says that it is over.
+    new = wait_for("every act is over", lambda: (n := [a for a in actions(pool) if a["metadata"]["uid"] not in before]) and all(phase(a) in ACT_OVER for a in n) and n)
     log = open(f"{pool.home}/log/kubelet.log").read()
     for a in new:
         assert log.count(f"begins (operation {a['metadata']['uid']})") <= 1
@@ -260,11 +262,16 @@ def test_jobs_on_a_sick_node_start_elsewhere(pool):
     wait_for("the bridge sees the nodes", sees)
     begun = time.time()
     pool.cmd("fault", NODE, "gpu1", "xid=79", "--cure", "clear")  # the node does not come back before
-    first, again = wait_for("it goes on", lambda: len(r := runs()) == 2 and r)
+    steady = []
+
+    def goes_on():
+        steady.append(sees())
+        return len(r := runs()) == 2 and r
+    first, again = wait_for("it goes on", goes_on)
     said = pool.cmd("why", job).stdout
     print(f"fault → computing again from the checkpoint: {float(again[3]) - begun:.1f} s")
     assert first[:3] == ("1", NODE, "0") and again[:2] == ("2", "n0") and int(again[2]) in saved(), runs()
-    assert "begins 15 s later instead of Slurm's two minutes" in said, said
+    assert "begins 15 s later instead of Slurm's two minutes" in said or not all(steady), said  # not: the bridge could not see Slurm's nodes for seconds
     because = rf"It began again because of {NODE}: condition GpuUnhealthy: gpu1: XID 79\b.* \(2\S+Z\)\."
     wait_for("why says because of what", lambda: re.search(because, pool.cmd("why", job).stdout))  # slurmdbd hears of the first run later
     steps = wait_for("it computes", lambda: (s := saved())[-1] > int(again[2]) and s)

@@ -179,7 +179,7 @@ def test_exec(plane, box):
 def session(plane, path, protocol):
     """A WebSocket session with the node agent by hand: the protocol that was agreed on, then each message as (channel, bytes)."""
     with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(60)
+        s.settimeout(300)
         s.connect(f"{plane.run_dir}/agent.sock")
         s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                   f"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n".encode())
@@ -293,7 +293,7 @@ def test_attach(plane):
     assert r.returncode == 3 and "got a\ngot b\nend\n" in r.stdout, (r.stdout, r.stderr)
     script = "echo before; while read l; do echo out $l; echo err $l >&2; [ $l = bye ] && exit 4; done; echo never"
     with plane.pod(script, "att", stdin=True) as name:
-        plane.running(name)
+        plane.said(name, "before")  # who attaches sees what comes from then on
         with spawn(plane, "attach", "-i", name, stdin=subprocess.PIPE) as p, spawn(plane, "attach", name) as watcher:
             def say(line):
                 p.stdin.write(line)

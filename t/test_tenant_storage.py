@@ -131,7 +131,7 @@ def test_claims_of_all_namespaces_of_a_tenant_stay_within_its_storage(pool, team
     many = json.dumps({"apiVersion": "v1", "kind": "List", "items": [claim(f"m{i}", "physics", "1Mi") for i in range(6)]})
     first = json.dumps({"apiVersion": "v1", "kind": "List", "items": [claim(f"n{i}", "physics-dev", "1Mi") for i in range(6)]})
     several = [subprocess.Popen(["kubectl", "create", "-f", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=pool.env, text=True) for _ in (0, 1)]
-    errors = [p.communicate(body, timeout=60)[1] for p, body in zip(several, (many, first))]
+    errors = [p.communicate(body, timeout=600)[1] for p, body in zip(several, (many, first))]
     assert all("exceeded quota: tandem-tenant-physics, requested: persistentvolumeclaims=1, used: persistentvolumeclaims=6, limited: persistentvolumeclaims=6" in e for e in errors)
     count = lambda: sum(len(pool.items("pvc", "-n", n)) for n in ("physics", "physics-dev", "quarks"))
     assert count() == 6

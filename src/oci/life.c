@@ -334,6 +334,23 @@ int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, s
 	return 0;
 }
 
+int td_oci_settle(struct td_oci *r, const char *id, struct td_cancel *c, struct td_error *err)
+{
+	int x = check_id(id, err);
+	if (x)
+		return x;
+	td_auto_free char *dir = td_oci_pod_path(r, id, NULL);
+	if (!td_path_exists(dir))
+		return 0;
+	td_auto_close int lock = start_lock(r, id, c);
+	if (lock < 0 && td_path_exists(dir))
+		return td_cancelled(c)
+			       ? td_fail(err, TD_CANCELLED, "container %s: cancelled", id)
+			       : td_fail(err, TD_TRANSIENT, "container %s: its start or delete does not end", id);
+	wait_for_init(r, id, c);
+	return 0;
+}
+
 int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err)
 {
 	int x = check_id(id, err);

@@ -175,6 +175,9 @@ struct td_oci_status {
 	int64_t started_ms, finished_ms; // wall clock
 };
 int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, struct td_error *err);
+// Waits until a start of it that a process began which was killed has ended one way or the other: before
+// that, a container that is about to run is TD_OCI_ABSENT. TD_TRANSIENT: it does not end.
+int td_oci_settle(struct td_oci *r, const char *id, struct td_cancel *c, struct td_error *err);
 // Opens a pidfd that becomes readable when the container's init is gone. The caller closes it.
 // TD_NOT_FOUND: the container does not run.
 int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err);

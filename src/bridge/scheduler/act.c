@@ -24,9 +24,28 @@ static int64_t stands_ms(struct td_asks *t, const struct td_error *e)
 	return td_pool_refused_ms(e->detail == TD_SLURM_ERR_ACCOUNT || e->detail == TD_SLURM_ERR_QOS, n);
 }
 
+// The job of a pod that waits is over through no fault of the pod, which goes on in another one. Says why, once for
+// each job.
+static void goes_on(struct td_bridge_run *r, int64_t job, const char *why)
+{
+	struct td_ask *a = r->a;
+	if (!r->pod || td_pod_state(r->pod) != TD_POD_WAITING || job == a->over_said)
+		return;
+	a->over_said = job;
+	td_warn("pod %s: Slurm job %lld: %s: it is queued again", a->key, (long long)job, why);
+	td_kube_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Warning", "QueuedAgain",
+		       "Slurm job %lld: %s; the pod waits on with another one", (long long)job, why);
+}
+
 static int submit(struct td_bridge_run *r, bool immediate, bool *ret_go_on, struct td_error *err)
 {
 	struct td_ask *a = r->a;
+	if (a->job && a->know == TD_JOB_GONE)
+		goes_on(r, a->job, "Slurm does not know it any more");
+	else if (a->job && a->know == TD_JOB_READ && td_slurm_job_ended(a->states))
+		goes_on(r, a->job,
+			a->states & TD_JOB(CANCELLED) ? "cancelled after it had begun, as by a Prolog that failed"
+						      : td_slurm_job_end_words(a->states));
 	int64_t now = td_now(r->b);
 	bool soon = r->l && now < a->retry_ms && !a->refused;
 	if (immediate && (!r->l || soon))
@@ -198,8 +217,10 @@ static int give_devices(struct td_bridge_run *r, bool *ret_bind, struct td_error
 		td_ask_str(b->asks, &a->refused, e.msg);
 	}
 
-	int64_t wait = 0;
+	int64_t wait = 0, job = a->job;
 	k = r->l ? td_bridge_run_end_job(r, &wait, err) : 0;
+	if (!k && !a->job && d == TD_DEVICES_GIVE_BACK)
+		goes_on(r, job, e.msg);
 	td_bridge_run_again(r, wait ? wait : TD_AGAIN_MS);
 	return k;
 }
@@ -297,8 +318,12 @@ int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret
 			td_bridge_run_again(r, 1000);
 			return 0;
 		} else {
-			int64_t wait = 0;
+			int64_t wait = 0, job = a->job;
 			int k = td_bridge_run_end_job(r, &wait, err);
+			td_auto_free char *why =
+				td_asprintf("%s%s%s", st.why, r->unfit ? ": " : "", r->unfit ? r->unfit : "");
+			if (!k && !a->job && !a->refused)
+				goes_on(r, job, why);
 			if (wait)
 				td_bridge_run_again(r, wait);
 			*ret_go_on = !k && !wait;

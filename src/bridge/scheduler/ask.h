@@ -88,6 +88,7 @@ struct td_ask {
 	bool end_noted;  // its admin comment says how its pods ended
 	bool cache_said; // that of an orphan: the cache has no pods of its gang (reconcile.c)
 	bool admin_set, queued_said, granted_said;
+	int64_t over_said;     // the job that was said to be over before its pod was bound; 0: none
 	bool prefixed;         // its comment was submitted with a prefix for our plug-in (passes.h)
 	struct td_ask_pod own; // of a lone pod
 	// A gang (gang.h): how many members it needs, what is kept of each that is there, and what

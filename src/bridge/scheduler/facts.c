@@ -305,7 +305,8 @@ int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct 
 								     r->want.ask.excluded_nodes);
 		} else if (runs && a->nodes) {
 			td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
-			pa->node_fits = node && td_bridge_pod_fits(r->pod->root, node->root, NULL) &&
+			r->unfit = NULL;
+			pa->node_fits = node && td_bridge_pod_fits(r->pod->root, node->root, &r->unfit) &&
 					!td_streq(a->devices, "?");
 			pa->fenced = td_fence_is(r->pod->root, a->job, a->start);
 			pa->short_of =

@@ -39,6 +39,7 @@ struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	char net[24];        // id of its private network, whose policy is made (private.h); "": none, or not yet
 	struct td_want want; // valid when wanted is set
 	bool wanted, ever;   // ever: some node could take the pod
+	const char *unfit;   // what of the node that was granted is nothing for the pod; NULL: nothing, or not known
 	int64_t *again_ms;
 	struct td_cancel *c;
 };

@@ -191,19 +191,21 @@ int td_payload_write(const char *dir, const struct td_payload *p, int64_t gid, s
 
 	ssize_t n = readlink(data, now, sizeof(now) - 1);
 	now[n > 0 ? n : 0] = '\0';
-	if (!strcmp(now, name))
-		return 0;
 
-	int r = td_mkdir_p(dir, 0755, err);
-	if (!r)
-		r = td_rm_rf(fresh, err);
-	if (!r)
-		r = td_mkdir_p(fresh, 0755, err);
-	for (size_t i = 0; !r && i < p->n; i++)
-		r = write_one(fresh, &p->v[i], gid, err);
-	if (!r)
-		r = swap_link(name, data, err);
+	int r = 0;
+	if (strcmp(now, name)) {
+		r = td_mkdir_p(dir, 0755, err);
+		if (!r)
+			r = td_rm_rf(fresh, err);
+		if (!r)
+			r = td_mkdir_p(fresh, 0755, err);
+		for (size_t i = 0; !r && i < p->n; i++)
+			r = write_one(fresh, &p->v[i], gid, err);
+		if (!r)
+			r = swap_link(name, data, err);
+	}
 
+	// Also for a payload that is there: who wrote it may have been killed before the names.
 	for (size_t i = 0; !r && i < p->n; i++) {
 		td_auto_free char *top = td_strndup(p->v[i].path, strcspn(p->v[i].path, "/"));
 		td_auto_free char *link = td_asprintf("%s/%s", dir, top), *to = td_asprintf("..data/%s", top);

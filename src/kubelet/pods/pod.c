@@ -168,6 +168,14 @@ bool td_pod_busy(const struct td_pod *p)
 	return busy;
 }
 
+bool td_pod_begun(const struct td_pod *p)
+{
+	bool begun = false;
+	for (size_t i = 0; i < p->n_ctr; i++)
+		begun = begun || p->ctr[i].attempt >= 0;
+	return begun;
+}
+
 // ---- table ----
 
 struct td_pod_table {

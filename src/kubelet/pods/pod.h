@@ -141,6 +141,8 @@ char *td_pod_log_path(const struct td_kubelet *a, const struct td_pod *p, const 
 struct td_ctr *td_pod_ctr(const struct td_pod *p, const char *name); // NULL: none
 // Does some container run, or is one being started? Takes `mu`; any thread may call it.
 bool td_pod_busy(const struct td_pod *p);
+// Was a container of it ever begun? For its sync worker.
+bool td_pod_begun(const struct td_pod *p);
 void td_ctr_end_clear(struct td_ctr_end *e);
 
 // ---- table: UID → pod; thread-safe ----

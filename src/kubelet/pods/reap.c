@@ -131,6 +131,15 @@ static void ended(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 	put_away(a, p, c);
 }
 
+void td_ctr_unbegin(struct td_pod *p, struct td_ctr *c)
+{
+	pthread_mutex_lock(&p->mu);
+	c->wanted = false;
+	c->attempt--;
+	pthread_mutex_unlock(&p->mu);
+	free(td_steal(c->id));
+}
+
 // Handles a container that a new process of this role finds: it runs, it ended meanwhile, or it
 // never started.
 static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, const struct td_object *o)
@@ -143,7 +152,8 @@ static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 
 	td_auto_free char *id = td_pod_container_id(a, p, c);
 	struct td_error e = TD_ERROR_INIT;
-	if (td_oci_status(a->oci, id, &st, &e)) {
+	// A start goes on for a moment without the process that began it: what is not there yet may run soon.
+	if (td_oci_settle(a->oci, id, a->cancel, &e) || td_oci_status(a->oci, id, &st, &e)) {
 		td_warn("kubelet: %s/%s: container %s: %s", p->ns, p->name, id, e.msg);
 		td_queue_add_after(a->queue, p->uid, 500); // stays wanted until its state is known
 		return;
@@ -180,12 +190,12 @@ static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 	if (st.state == TD_OCI_ABSENT && c->state == TD_CTR_WAITING) {
 		// The last process died before it had started this attempt. The same attempt is
 		// made again, under the same id.
-		td_oci_delete(a->oci, id, true, NULL);
-		pthread_mutex_lock(&p->mu);
-		c->wanted = false;
-		c->attempt--;
-		pthread_mutex_unlock(&p->mu);
-		free(td_steal(c->id));
+		if (td_oci_delete(a->oci, id, true, &e)) {
+			td_warn("kubelet: %s/%s: delete container %s: %s", p->ns, p->name, id, e.msg);
+			td_queue_add_after(a->queue, p->uid, DELETE_RETRY_MS);
+			return;
+		}
+		td_ctr_unbegin(p, c);
 		return;
 	}
 

@@ -279,7 +279,9 @@ int td_pods_restore(struct td_kubelet *a, struct td_error *err)
 		for (size_t k = 0; k < all.n && !mine; k++) {
 			td_auto_free char *n = td_pod_netns(a, all.v[k]);
 			mine = !strcmp(n, nets.v[i]);
-			if (mine) {
+			// Its name comes first, so the last process may have died before it had an interface
+			// or a filter. Whoever began a container had made it whole; otherwise it is made again.
+			if (mine && td_pod_begun(all.v[k])) {
 				all.v[k]->net_up = true;
 				all.v[k]->filter = TD_FILTER_UNKNOWN;
 			}

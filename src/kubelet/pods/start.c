@@ -515,6 +515,17 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		return;
 	}
 
+	// The machine's trouble and not the container's, whose program never ran: the same attempt is made again, also where
+	// nothing restarts, as a kubelet does that could not create a container.
+	if (r == TD_TRANSIENT && !td_oci_delete(a->oci, x.cid, true, NULL)) {
+		td_ctr_unbegin(p, c);
+		td_ctr_wait(c, "CreateContainerError", "%s", e.msg);
+		td_pod_event(a, o, "Warning", "Failed", "Error: %s", e.msg);
+		td_gate_kick(a->gate);
+		td_sooner(again_ms, RETRY_MS);
+		return;
+	}
+
 	if (r) {
 		td_oci_delete(a->oci, x.cid, true, NULL);
 		start_failed(a, p, c, "StartError", e.msg);

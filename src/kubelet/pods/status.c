@@ -339,9 +339,7 @@ struct td_json *td_kubelet_status_build(struct td_pod *p, const yyjson_val *pod,
 	// A pod that was refused at admission never had containers.
 	if (p->admitted) {
 		put_conditions(d, o, p, pod, phase, now_ms);
-		bool begun = false;
-		for (size_t i = 0; i < p->n_ctr; i++)
-			begun = begun || p->ctr[i].attempt >= 0;
+		bool begun = td_pod_begun(p);
 		// Containers of a pod that failed before its first one started wait for nothing:
 		// the pod's reason says it all.
 		for (size_t i = 0; i < p->n_ctr && (begun || !p->fail_reason); i++) {

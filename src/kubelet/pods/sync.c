@@ -306,9 +306,7 @@ static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td
 	if (!p->devices)
 		return 0;
 
-	bool begun = false;
-	for (size_t i = 0; i < p->n_ctr; i++)
-		begun = begun || p->ctr[i].attempt >= 0;
+	bool begun = td_pod_begun(p);
 
 	td_pod_holder(p, &h);
 	// Whoever has a share may have been taken for gone while it did nothing.

@@ -44,8 +44,8 @@ int td_resolv_conf(const struct td_kubelet *a, const struct td_pod *p, const yyj
 		   char **ret, struct td_error *err);
 
 // ---- start.c ----
-// Starts the next attempt of the container. A failure becomes its waiting reason or a StartError
-// end, never an error. Sets *again_ms when the start has to be tried again.
+// Starts the next attempt of the container. A failure becomes its waiting reason (one that may pass:
+// the same attempt is made again) or a StartError end, never an error. Sets *again_ms when the start has to be tried again.
 void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
 		  int64_t *again_ms, struct td_cancel *cancel);
 // The container's spec, from spec.containers or spec.initContainers; NULL: none.
@@ -58,6 +58,8 @@ void td_pod_holder(const struct td_pod *p, struct td_holder *ret);
 // Takes note of containers that ended. After a restart of this process it finds those that still
 // run.
 void td_pod_reap(struct td_kubelet *a, struct td_pod *p, const struct td_object *o);
+// Its current attempt never ran its program, and nothing is left of it: the next start is the same attempt.
+void td_ctr_unbegin(struct td_pod *p, struct td_ctr *c);
 
 // ---- usage.c ----
 // Says in words why the pod is to be evicted for the disk that it uses. NULL: it is not. Caller

@@ -252,39 +252,52 @@ static int ensure_secrets(const struct td_vol_src *s, struct td_error *err)
 	return r;
 }
 
-static int ensure_empty(const struct td_vol_src *s, const yyjson_val *v, const char *dir, struct td_error *err)
+// A directory that containers write to, made in steps: what was not finished when this role was killed is known
+// by a mode that nobody gives, and finished by the next one.
+#define UNFINISHED 01000
+
+static bool unfinished(const char *dir)
 {
 	struct stat st;
-	bool fresh = stat(dir, &st) != 0;
-	int r = td_mkdir_p(dir, 0755, err);
-	if (r)
-		return r;
+	return stat(dir, &st) != 0 || (st.st_mode & 07777) == UNFINISHED;
+}
 
-	const char *medium = td_jstr_or(v, "medium", "");
-	if (!strcmp(medium, "Memory") && !is_mount_point(dir)) {
-		int64_t size = 0;
-		yyjson_val *q = td_jget(v, "sizeLimit");
-		td_auto_free char *num = yyjson_is_num(q) ? td_json_text(q, NULL) : NULL;
-		if (q && td_quantity_ceil(num ? num : yyjson_get_str(q), &size, err))
-			return td_wrap(err, "sizeLimit");
-		td_auto_free char *opts =
-			size > 0 ? td_asprintf("mode=777,size=%lld", (long long)size) : td_strdup("mode=777");
-		r = ensure_tmpfs(dir, opts, err);
-		if (r)
-			return r;
-		fresh = true;
-	} else if (*medium && strcmp(medium, "Memory")) {
-		return td_fail(err, TD_UNSUPPORTED, "emptyDir medium \"%s\": want \"\" or \"Memory\"", medium);
-	}
-
-	if (!fresh)
+static int make_for(const char *dir, int64_t gid, mode_t mode, struct td_error *err)
+{
+	if (!unfinished(dir))
 		return 0;
+	td_auto_free char *up = td_strndup(dir, (size_t)(strrchr(dir, '/') - dir));
+	int r = td_mkdir_p(up, 0755, err);
+	if (!r && mkdir(dir, UNFINISHED) < 0 && errno != EEXIST)
+		r = td_fail_errno(err, TD_TRANSIENT, errno, "make %s", dir);
+	if (!r && gid >= 0 && chown(dir, 0, (gid_t)gid) < 0)
+		r = td_fail_errno(err, TD_TRANSIENT, errno, "chown %s", dir);
+	if (!r && chmod(dir, mode) < 0)
+		r = td_fail_errno(err, TD_TRANSIENT, errno, "chmod %s", dir);
+	return r;
+}
 
-	if (s->fs_group >= 0 && chown(dir, 0, (gid_t)s->fs_group) < 0)
-		return td_fail_errno(err, TD_TRANSIENT, errno, "chown %s", dir);
-	if (chmod(dir, s->fs_group >= 0 ? 02777 : 0777) < 0)
-		return td_fail_errno(err, TD_TRANSIENT, errno, "chmod %s", dir);
-	return 0;
+static int ensure_empty(const struct td_vol_src *s, const yyjson_val *v, const char *dir, struct td_error *err)
+{
+	const char *medium = td_jstr_or(v, "medium", "");
+	mode_t mode = s->fs_group >= 0 ? 02777 : 0777;
+	if (!*medium)
+		return make_for(dir, s->fs_group, mode, err);
+	if (strcmp(medium, "Memory"))
+		return td_fail(err, TD_UNSUPPORTED, "emptyDir medium \"%s\": want \"\" or \"Memory\"", medium);
+
+	int64_t size = 0;
+	yyjson_val *q = td_jget(v, "sizeLimit");
+	td_auto_free char *num = yyjson_is_num(q) ? td_json_text(q, NULL) : NULL;
+	if (q && td_quantity_ceil(num ? num : yyjson_get_str(q), &size, err))
+		return td_wrap(err, "sizeLimit");
+	td_auto_buf struct td_buf opts = {0};
+	td_buf_printf(&opts, "mode=%o", mode);
+	if (s->fs_group >= 0)
+		td_buf_printf(&opts, ",gid=%lld", (long long)s->fs_group);
+	if (size > 0)
+		td_buf_printf(&opts, ",size=%lld", (long long)size);
+	return ensure_tmpfs(dir, td_buf_str(&opts), err);
 }
 
 static bool below(const char *path, const char *dir)
@@ -402,12 +415,8 @@ static int ensure_claim(const struct td_vol_src *s, const char *name, const char
 		return td_fail(err, r, "persistentvolumeclaim \"%s\" not found: create it", name);
 
 	td_auto_free char *dir = claim_dir(s, name);
-	bool fresh = stat(dir, &st) != 0;
-	if (r || (r = td_mkdir_p(dir, 0755, err)))
-		return r;
-	if (fresh && s->fs_group >= 0 && (chown(dir, 0, (gid_t)s->fs_group) < 0 || chmod(dir, 02775) < 0))
-		return td_fail_errno(err, TD_TRANSIENT, errno, "chown %s", dir);
-	return td_mkdir_p(mark, 0755, err);
+	r = r ? r : make_for(dir, s->fs_group, s->fs_group >= 0 ? 02775 : 0755, err);
+	return r ? r : td_mkdir_p(mark, 0755, err);
 }
 
 int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)

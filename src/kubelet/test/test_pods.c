@@ -247,6 +247,17 @@ static void test_payload(void **state)
 	assert_int_equal(lstat(path, &st2), 0);
 	assert_int_equal(st.st_ino, st2.st_ino);
 
+	// Whoever wrote it may have been killed before its names, or before it took an older one away.
+	td_auto_free char *older = td_asprintf("%s/..old", dir), *stale = td_asprintf("%s/gone", dir);
+	assert_int_equal(unlink(fd), 0);
+	assert_int_equal(mkdir(older, 0755), 0);
+	assert_int_equal(symlink("..data/gone", stale), 0);
+	assert_int_equal(td_payload_write(dir, &p, -1, &e), 0);
+	td_auto_free char *b2 = content(dir, "d/b");
+	assert_string_equal(b2, "2");
+	assert_false(td_path_exists(older));
+	assert_int_equal(lstat(stale, &none), -1);
+
 	// A changed payload is one swap. Names that are gone are removed, and so is the old
 	// directory.
 	assert_int_equal(td_payload_add(&q, "a", "new", 3, 0644, &e), 0);
@@ -293,6 +304,19 @@ static void test_volumes(void **state)
 
 	td_auto_free char *x = td_asprintf("%s/nodes/n1/root/var/lib/x", home), *y = td_asprintf("%s/shared/y", home);
 	assert_true(td_path_exists(x) && td_path_exists(y));
+
+	// An emptyDir is what was asked for also where its first process was killed on the way; then it is the pod's.
+	td_auto_free char *empty = td_asprintf("%s/v/e", pod_dir);
+	struct stat st;
+	assert_true(!stat(empty, &st) && (st.st_mode & 07777) == 0777);
+	assert_int_equal(chmod(empty, 01000), 0);
+	s.fs_group = 7;
+	assert_int_equal(td_vol_ensure(&s, &e), 0);
+	assert_true(!stat(empty, &st) && (st.st_mode & 07777) == 02777 && st.st_gid == 7);
+	assert_int_equal(chmod(empty, 0700), 0);
+	assert_int_equal(td_vol_ensure(&s, &e), 0);
+	assert_true(!stat(empty, &st) && (st.st_mode & 07777) == 0700);
+	s.fs_group = -1;
 
 	env.ctx = "metadata: {name: m, namespace: ns}\ndata: {a: changed}\n";
 	assert_int_equal(td_vol_ensure(&s, &e), 0);
@@ -653,6 +677,42 @@ static void runs(struct td_ctr *c)
 	c->attempt = c->attempt < 0 ? 0 : c->attempt;
 	c->wanted = c->probe_started = c->probe_ready = true;
 	c->started_ms = 1000;
+}
+
+// The network of a pod that never began a container may be a name only: it is made again.
+static void test_restore(void **state)
+{
+	static const char *const pods[] = {"none", "begun"};
+	td_auto_free char *run = td_asprintf("%s/runc", (char *)*state), *dirs = td_asprintf("%s/pods", (char *)*state),
+			  *kept = td_asprintf("%s/agent/pods", (char *)*state);
+	char id[8];
+	snprintf(id, sizeof(id), "u%05x", (unsigned)getpid() & 0xfffff);
+	td_auto_free char *cgroup = td_asprintf("/tandem-%s", id);
+	struct td_error e = TD_ERROR_INIT;
+	struct td_kubelet a = {.o = {.home = *state, .id = id, .nodes = 1, .cidr = "10.9.0.1/16"},
+			       .table = td_pod_table_new()};
+	td_auto(td_oci_free) struct td_oci *oci = NULL;
+	if (td_oci_new(&(struct td_oci_opts){.state_dir = run, .pods_dir = dirs, .cgroup = cgroup}, &oci, &e))
+		fail_msg("%s", e.msg);
+	a.oci = oci;
+	assert_int_equal(td_mkdir_p("/run/netns", 0755, &e), 0);
+	assert_int_equal(td_mkdir_p(kept, 0700, &e), 0);
+	for (size_t i = 0; i < TD_LEN(pods); i++) {
+		struct td_ctr c = {.name = "c", .kind = TD_CTR_MAIN, .attempt = (int)i - 1};
+		struct td_pod p = {.uid = (char *)pods[i], .ns = "ns", .name = "p", .ctr = &c, .n_ctr = 1};
+		td_auto_free char *net = td_pod_netns(&a, &p), *path = td_asprintf("/run/netns/%s", net);
+		assert_int_equal(td_pod_record_save(&a, &p, &e), 0);
+		assert_int_equal(td_file_write(path, "", 0, 0600, &e), 0);
+	}
+	if (td_pods_restore(&a, &e))
+		fail_msg("%s", e.msg);
+	for (size_t i = 0; i < TD_LEN(pods); i++) {
+		td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a.table, pods[i]);
+		td_auto_free char *net = td_pod_netns(&a, p);
+		assert_int_equal(p->net_up, i);
+		assert_int_equal(td_net_pod_delete(net, &e), 0);
+	}
+	td_pod_table_free(a.table);
 }
 
 static void test_phase(void **state)
@@ -1106,6 +1166,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_mounts_of_tandems_own, tmp_setup, tmp_teardown),
 		cmocka_unit_test_setup_teardown(test_tokens, tmp_setup, tmp_teardown),
 		cmocka_unit_test_setup_teardown(test_hosts, tmp_setup, tmp_teardown),
+		cmocka_unit_test_setup_teardown(test_restore, tmp_setup, tmp_teardown),
 		cmocka_unit_test(test_phase),
 		cmocka_unit_test(test_status),
 		cmocka_unit_test(test_waiting),

@@ -145,6 +145,28 @@ static void killed_at_any_instant_a_start_can_be_repeated(void **s)
 		      seen[TD_OCI_RUNNING]);
 }
 
+// A start goes on when only its starter is killed. Once it has settled, it runs or nothing of it is there.
+static void killed_starter_leaves_a_start_that_settles(void **s)
+{
+	td_auto_free char *id = fx_id("settle");
+	for (int ms = 1; ms <= 41; ms += 8) {
+		pid_t p = starter("settle");
+		td_cancel_wait(NULL, ms); // the instant is the parameter of the test
+		assert_int_equal(kill(p, SIGKILL), 0);
+		assert_int_equal(waitpid(p, NULL, 0), p);
+		struct td_error e = TD_ERROR_INIT;
+		if (td_oci_settle(fx.r, id, NULL, &e))
+			fail_msg("%s", e.msg);
+		enum td_oci_state st = status(id).state;
+		bool busy;
+		assert_int_equal(td_oci_busy(fx.r, id, "", &busy, NULL), 0);
+		assert_int_not_equal(st, TD_OCI_STOPPED);
+		assert_int_equal(busy, st == TD_OCI_RUNNING);
+		assert_int_equal(td_oci_delete(fx.r, id, true, NULL), 0);
+	}
+	assert_int_equal(td_oci_settle(fx.r, id, NULL, NULL), 0); // there is none
+}
+
 static void cancelled_start_leaves_nothing_running(void **s)
 {
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
@@ -209,6 +231,7 @@ static int tests(void)
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test(container_outlives_its_starter),
 		cmocka_unit_test(killed_at_any_instant_a_start_can_be_repeated),
+		cmocka_unit_test(killed_starter_leaves_a_start_that_settles),
 		cmocka_unit_test(cancelled_start_leaves_nothing_running),
 		cmocka_unit_test(purge_leaves_nothing),
 	};

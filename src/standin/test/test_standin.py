@@ -1223,12 +1223,23 @@ class Nodes(unittest.TestCase):
         self.addCleanup(self.dir.cleanup)
         for name in ("tandem-run", "tandem-rsh"):
             os.symlink(EXE, f"{self.dir.name}/{name}")
+        while not self.worker():
+            pass
+
+    def worker(self):
+        """Starts one at a port that is free. False: somebody else was faster at that port."""
         with socket.create_server(("127.0.0.1", 0)) as s:
             self.port = s.getsockname()[1]
         self.env = env(TANDEM_SESSION_KEY="5" * 48, TANDEM_GANG_HOSTS="first.nodes-x,localhost", RANK="0", PORT=str(self.port), MINE="of the first")
         worker = subprocess.Popen([EXE, "worker", "--port", str(self.port)], env={**self.env, "RANK": "1", "MINE": "of the second"}, cwd="/")
         self.addCleanup(worker.wait)
         self.addCleanup(worker.terminate)
+        listens = f":{self.port:04X} 00000000:0000 0A "
+        end = time.monotonic() + DEADLINE
+        while worker.poll() is None and listens not in text("/proc/net/tcp"):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        return worker.poll() is None
 
     def do(self, name, *argv, **kw):
         change = kw.pop("env", {})
