@@ -71,6 +71,7 @@ def test_a_gang_of_pods_starts_only_where_shared_storage_is_what_was_written(tes
     assert sorted(p["spec"]["nodeName"] for p in tested.items("pods")) == ["n0", "n2", "n3"]
 
 
+@pytest.mark.nightly
 @pytest.mark.feature("B3.7")
 def test_idle_nodes_are_tested_together_until_somebodys_work_comes(tested):
     """All that are idle exchange data; who does not is located and leaves service as the policy says; a node with work is left out."""
