@@ -235,7 +235,8 @@ char *td_cli_test_words(const char *said)
 	if (cells)
 		td_buf_printf(&b, "; %lld errors of memory", cells);
 	yyjson_arr_foreach (td_jget(root, "wrong"), i, n, x)
-		td_buf_printf(&b, "%s%s", i ? ", " : "; computes wrongly: ", yyjson_is_str(x) ? yyjson_get_str(x) : "?");
+		td_buf_printf(&b, "%s%s",
+			      i ? ", " : "; computes wrongly: ", yyjson_is_str(x) ? yyjson_get_str(x) : "?");
 	td_buf_puts(&b, end + 1);
 	return td_buf_take(&b);
 }
@@ -247,8 +248,8 @@ void td_cli_nodes_together(yyjson_val *tests, const char *head)
 		yyjson_val *t = yyjson_arr_get(tests, i);
 		const char *said = td_jstr(t, "message");
 		size_t k, n;
-		printf("%-*s%s  %s with", (int)strlen(head), i + 1 == yyjson_arr_size(tests) ? head : "", td_jstr_or(t, "at", "?"),
-		       td_jstr_or(t, "result", "?"));
+		printf("%-*s%s  %s with", (int)strlen(head), i + 1 == yyjson_arr_size(tests) ? head : "",
+		       td_jstr_or(t, "at", "?"), td_jstr_or(t, "result", "?"));
 		yyjson_arr_foreach (td_jget(t, "nodes"), k, n, x)
 			printf("%s %s", k ? "," : "", yyjson_is_str(x) ? yyjson_get_str(x) : "?");
 		printf("\n%*s", (int)strlen(head) + 2, "");

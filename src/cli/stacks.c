@@ -1,10 +1,10 @@
 // tandem stacks: where the processes of a job or a pod stand, now: of each thread what the kernel says, and of Python the
 // functions, where py-spy is there. Of a job by a step of it, as its user (programs/stacks-job.sh), of a pod by kubectl exec: what
 // these refuse, nobody is shown.
+#include "cli/stacks.h"
 #include "base/embedded.h"
 #include "base/proc.h"
 #include "cli/loginpod.h"
-#include "cli/stacks.h"
 #include "cmd/roles.h"
 
 #include <ctype.h>
@@ -116,9 +116,9 @@ static void job_argv(const struct td_cli_login *l, const struct stacks_ask *q, s
 {
 	const char *mine = getenv("SUDO_USER");
 	mine = mine ? mine : getenv("USER");
-	const char *const program[] = {"sh", "-c", td_embedded(td_cli_files, "shell.sh")->text,
+	const char *const program[] = {"sh", "-c",    td_embedded(td_cli_files, "shell.sh")->text,
 				       "sh", q->user, mine ? mine : "",
-				       "sh", "-c", td_embedded(td_cli_files, "stacks-job.sh")->text,
+				       "sh", "-c",    td_embedded(td_cli_files, "stacks-job.sh")->text,
 				       "sh", q->what, td_embedded(td_cli_files, "stacks.sh")->text};
 	td_cli_login_argv(l, NULL, a);
 	for (size_t n = 0; n < TD_LEN(program); n++)
@@ -159,22 +159,40 @@ int td_stacks_main(int argc, char **argv)
 	char **words;
 	const struct td_option options[] = {
 		{.name = "rank", .value = "N", .help = "of this rank only", TD_OPT_INT(&rank, 0, 1000000)},
-		{.name = "output", .letter = 'o', .value = "FORMAT", .help = "json: the same for programs", TD_OPT_TEXT(&output), .choices = "json"},
-		{.name = "user", .letter = 'u', .value = "NAME", .help = "of a job: who asks, as in `tandem shell`", TD_OPT_TEXT(&q.user)},
-		{.name = "namespace", .letter = 'n', .value = "NS", .help = "of a pod (default: default)", TD_OPT_TEXT(&q.ns)},
-		{.name = "container", .letter = 'c', .value = "NAME", .help = "of a pod (default: its first one)", TD_OPT_TEXT(&q.container)},
+		{.name = "output",
+		 .letter = 'o',
+		 .value = "FORMAT",
+		 .help = "json: the same for programs",
+		 TD_OPT_TEXT(&output),
+		 .choices = "json"},
+		{.name = "user",
+		 .letter = 'u',
+		 .value = "NAME",
+		 .help = "of a job: who asks, as in `tandem shell`",
+		 TD_OPT_TEXT(&q.user)},
+		{.name = "namespace",
+		 .letter = 'n',
+		 .value = "NS",
+		 .help = "of a pod (default: default)",
+		 TD_OPT_TEXT(&q.ns)},
+		{.name = "container",
+		 .letter = 'c',
+		 .value = "NAME",
+		 .help = "of a pod (default: its first one)",
+		 TD_OPT_TEXT(&q.container)},
 		TD_REMOTE_OPTIONS(&q.remote),
 	};
-	const struct td_command line = {.name = "stacks",
-					.about = "Shows where the processes of a job of yours, or of a pod, stand now: of each\n"
-						 "thread its state and the function of the kernel that it waits in, and the\n"
-						 "functions of Python where py-spy is there. It reads, and stops nobody.",
-					.options = options,
-					.n = TD_LEN(options),
-					.min_args = 1,
-					.max_args = 1,
-					.args = "JOB|POD",
-					.exits = "0 shown, 1 no answer, or there is none such, 2 wrong usage."};
+	const struct td_command line = {
+		.name = "stacks",
+		.about = "Shows where the processes of a job of yours, or of a pod, stand now: of each\n"
+			 "thread its state and the function of the kernel that it waits in, and the\n"
+			 "functions of Python where py-spy is there. It reads, and stops nobody.",
+		.options = options,
+		.n = TD_LEN(options),
+		.min_args = 1,
+		.max_args = 1,
+		.args = "JOB|POD",
+		.exits = "0 shown, 1 no answer, or there is none such, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 	if (td_remote_check(&q.remote, &err))
@@ -183,8 +201,9 @@ int td_stacks_main(int argc, char **argv)
 	size_t digits = strspn(q.what, "0123456789");
 	bool job = digits && strspn(q.what + digits, "_0123456789") == strlen(q.what + digits);
 	if (!job && (q.what[0] == '-' || strspn(q.what, "abcdefghijklmnopqrstuvwxyz0123456789.-/") != strlen(q.what)))
-		return td_command_wrong("stacks", "\"%s\" is neither a job, such as 12 or 12_3, nor a pod, NAME or NAMESPACE/NAME",
-					q.what);
+		return td_command_wrong(
+			"stacks", "\"%s\" is neither a job, such as 12 or 12_3, nor a pod, NAME or NAMESPACE/NAME",
+			q.what);
 	td_auto_login struct td_cli_login l = {0};
 	td_auto_strv struct td_strv a = {0};
 	if (job ? td_cli_login_open("stacks", &q.remote, &l) : pod_argv(&q, &a))

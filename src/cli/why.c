@@ -307,7 +307,8 @@ static int of_job(struct td_client *c, const char *id, bool json)
 		td_fail(&err, TD_NOT_FOUND, "there is no job %s: it never was, or ended a while ago", id);
 		return failed(&err);
 	}
-	td_auto(td_json_unref) struct td_json *shown = td_json_from_mut(root); // of an array the task that was asked for
+	td_auto(td_json_unref) struct td_json *shown =
+		td_json_from_mut(root); // of an array the task that was asked for
 	if (json)
 		print(true, td_json_root(shown), true);
 	else

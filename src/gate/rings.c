@@ -80,8 +80,8 @@ void td_gate_rings_on_node(struct td_gate_rings *r, int node, const struct td_ob
 	td_auto(td_json_unref) struct td_json *j = NULL, *k = NULL;
 	yyjson_val *root = text && !td_json_parse(text, strlen(text), &j, NULL) ? td_json_root(j) : NULL;
 	const char *id = td_jstr_or(root, "id", "");
-	bool over = false,
-	     done = said && !td_json_parse(said, strlen(said), &k, NULL) && td_streq(td_jstr(td_json_root(k), "id"), id);
+	bool over = false, done = said && !td_json_parse(said, strlen(said), &k, NULL) &&
+				  td_streq(td_jstr(td_json_root(k), "id"), id);
 	for (size_t i = 0; i < TD_LEN(not); i++)
 		over |= td_object_annotation(now, not[i]) != NULL;
 	td_auto_free char *nodes = names_of(td_jget(root, "nodes"));

@@ -293,7 +293,8 @@ int td_op_probe_run(struct td_op *op, int64_t *again_ms, struct td_cancel *c, st
 	td_auto_free struct td_pool_group_node *groups = td_calloc(l.n + 1, sizeof(*groups));
 	struct group_pass g = {.l = &l, .single = v, .v = groups, .now_ms = now, .wanted = p.idle_ms && p.together};
 	for (size_t i = 0; i < l.n; i++)
-		groups[i] = (struct td_pool_group_node){.able = v[i].able && !v[i].running, .last_ms = td_op_born(l.v[i])};
+		groups[i] =
+			(struct td_pool_group_node){.able = v[i].able && !v[i].running, .last_ms = td_op_born(l.v[i])};
 	for (size_t i = 0; i < l.n && !e; i++)
 		if (td_object_annotation(l.v[i], TD_ANN_PROBE_TOGETHER))
 			e = leader(op, &g, i, c, err);

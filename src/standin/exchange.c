@@ -33,7 +33,7 @@ struct test {
 	// that does not begin: who got less than others is not to blame for it.
 	int64_t end;
 	char why[160];
-	int guilty, partner; // guilty -1: nobody
+	int guilty, partner;             // guilty -1: nobody
 	const struct standin_idle *idle; // NULL: it is before a job
 	bool busy, over;                 // somebody has work on one of the nodes; it is not to go on
 	int limit_ms;                    // of a pair that is too slow: how long it may take; 0: it failed
@@ -398,8 +398,8 @@ enum standin_idle_end td_standin_idle(const struct standin_idle *x, struct stand
 	for (int i = 0; i < t.n; i++)
 		td_standin_peer_close(&t.v[i]);
 	snprintf(ret->why, sizeof(ret->why), "%s", t.why);
-	return ended              ? STANDIN_IDLE_ENDED
-	       : t.guilty >= 0    ? STANDIN_IDLE_FAILED
+	return ended             ? STANDIN_IDLE_ENDED
+	       : t.guilty >= 0   ? STANDIN_IDLE_FAILED
 	       : well && !*t.why ? STANDIN_IDLE_PASSED
-				  : STANDIN_IDLE_ERROR;
+				 : STANDIN_IDLE_ERROR;
 }

@@ -32,8 +32,8 @@ static bool say(const struct ring_wish *w, const char *state, const struct stand
 	for (char *p = why; *p; p++)
 		if (*p == ' ' || *p == '\n')
 			*p = '_'; // values hold no blank; the agent puts them back
-	snprintf(line, sizeof(line), "rung node=%s devices=- id=%s state=%s mbps=%lld why=%.150s\n", w->node, w->id, state,
-		 s ? (long long)(s->mbps + 0.5) : 0, why);
+	snprintf(line, sizeof(line), "rung node=%s devices=- id=%s state=%s mbps=%lld why=%.150s\n", w->node, w->id,
+		 state, s ? (long long)(s->mbps + 0.5) : 0, why);
 	return td_standin_ask(w->path, line, td_standin_now_ms() + RING_ASK_MS, said, sizeof(said)) == 0;
 }
 
@@ -46,14 +46,15 @@ static bool read_wish(const char *text, struct ring_wish *w)
 {
 	int at = 0;
 	return sscanf(text, "%63[0-9a-z]:%lld:%d:%d:%n", w->id, &w->kib, &w->least, &w->percent, &at) == 4 && at &&
-	       w->kib > 0 && w->kib <= RING_KIB_MAX &&
-	       sscanf(text + at, "%2999[A-Za-z0-9._,-]", w->nodes) == 1;
+	       w->kib > 0 && w->kib <= RING_KIB_MAX && sscanf(text + at, "%2999[A-Za-z0-9._,-]", w->nodes) == 1;
 }
 
 void td_standin_rings(const char *path, const char *node, const char *text)
 {
-	static const char *const words[] = {
-		[STANDIN_IDLE_PASSED] = "passed", [STANDIN_IDLE_FAILED] = "failed", [STANDIN_IDLE_ENDED] = "ended", [STANDIN_IDLE_ERROR] = "error"};
+	static const char *const words[] = {[STANDIN_IDLE_PASSED] = "passed",
+					    [STANDIN_IDLE_FAILED] = "failed",
+					    [STANDIN_IDLE_ENDED] = "ended",
+					    [STANDIN_IDLE_ERROR] = "error"};
 	struct ring_wish w = {.path = path, .node = node};
 	if (!read_wish(text, &w))
 		return;

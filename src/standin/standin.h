@@ -222,14 +222,14 @@ struct standin_exchange {
 int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t n_node, char *why, size_t n_why);
 // The same of idle nodes. It does not go on when somebody has work on one of them, and blames nobody then.
 struct standin_idle {
-	const char *nodes, *first;  // names with commas; the one that leads
-	const char *key;            // as above
-	long long kib;              // of data
-	double least;               // MB in a second, which each pair must reach; 0: none
-	int percent;                // of the median of three pairs or more, which each must; 0: it is not compared
-	bool (*go_on)(void *ctx);   // is it still wanted? asked before each step
+	const char *nodes, *first; // names with commas; the one that leads
+	const char *key;           // as above
+	long long kib;             // of data
+	double least;              // MB in a second, which each pair must reach; 0: none
+	int percent;               // of the median of three pairs or more, which each must; 0: it is not compared
+	bool (*go_on)(void *ctx);  // is it still wanted? asked before each step
 	void *ctx;
-	int64_t deadline_ms;        // it has returned by then
+	int64_t deadline_ms; // it has returned by then
 };
 struct standin_idle_said {
 	char node[256], partner[256]; // who is to blame, and with whom it was seen; "": nobody

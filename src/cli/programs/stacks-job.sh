@@ -13,4 +13,8 @@ case $# in
 2) ;;
 *) echo "job $name is an array: name one of its tasks that run, such as ${name}_0" && exit 1 ;;
 esac
-exec timeout 50 srun -Q --jobid="$1" --overlap -N "$2" -n "$2" --ntasks-per-node=1 --gres=none --mem=0 sh -c "$code" sh job
+# What the nodes say comes mixed: it is put in the order of the nodes.
+said=$(timeout 50 srun -Q -l --jobid="$1" --overlap -N "$2" -n "$2" --ntasks-per-node=1 --gres=none --mem=0 sh -c "$code" sh job)
+status=$?
+printf '%s\n' "$said" | sort -s -n -t : -k 1,1 | sed 's/^ *[0-9][0-9]*: //'
+exit $status

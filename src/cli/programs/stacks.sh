@@ -11,7 +11,7 @@ value() { # of a variable in the process's environment
 }
 for dir in /proc/[0-9]*; do
 	pid=${dir#/proc/} comm=
-	case $pid in $$ | "$PPID") continue ;; esac
+	case $pid in "$$" | "$PPID") continue ;; esac
 	env=$(tr '\0\t' '\n ' <"$dir/environ" 2>/dev/null)
 	if [ "$1" = job ]; then
 		[ "$(value SLURM_JOB_ID)" = "$SLURM_JOB_ID" ] || continue

@@ -38,7 +38,8 @@ static void every_rank_has_its_own(void **state)
 	assert_int_equal(td_jint(p, "threads.[0].count", 0), 12);
 	assert_string_equal(td_jstr(p, "threads.[0].kernel"), "futex_do_wait");
 	assert_null(td_jstr(p, "threads.[1].kernel"));
-	assert_string_equal(yyjson_get_str(yyjson_arr_get(td_jget(p, "functions"), 0)), "Thread 41 (idle): \"MainThread\"");
+	assert_string_equal(yyjson_get_str(yyjson_arr_get(td_jget(p, "functions"), 0)),
+			    "Thread 41 (idle): \"MainThread\"");
 	assert_string_equal(td_jstr(yyjson_arr_get(l, 1), "command"), "evil ?[2J name");
 	assert_null(td_jget(yyjson_arr_get(l, 2), "rank"));
 	assert_int_equal(yyjson_arr_size(td_jget(td_json_root(j), "notes")), 1);

@@ -21,12 +21,13 @@ static const char config[] =
 	"{current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], users: [{name: u, "
 	"user: {token: x}}], clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]}";
 #define WANTED                                                                                                         \
-	"\"" TD_ANN_PROBE_TOGETHER                                                                                     \
-	"\": \"{\\\"id\\\": \\\"ab1\\\", \\\"kib\\\": 1024, \\\"leastMBps\\\": 7, \\\"nodes\\\": [\\\"n0\\\", \\\"n2\\\"]}\""
+	"\"" TD_ANN_PROBE_TOGETHER "\": \"{\\\"id\\\": \\\"ab1\\\", \\\"kib\\\": 1024, \\\"leastMBps\\\": 7, "         \
+				   "\\\"nodes\\\": [\\\"n0\\\", \\\"n2\\\"]}\""
 
 static void look(struct td_gate_rings *r, int node, const char *annotations)
 {
-	td_auto_free char *text = td_asprintf("{\"metadata\": {\"name\": \"%s\", \"annotations\": {%s}}}", names[node], annotations);
+	td_auto_free char *text =
+		td_asprintf("{\"metadata\": {\"name\": \"%s\", \"annotations\": {%s}}}", names[node], annotations);
 	struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
 	td_auto(td_object_unref) struct td_object *o = td_object_new(j);
@@ -35,8 +36,9 @@ static void look(struct td_gate_rings *r, int node, const char *annotations)
 
 static double told(const char *result)
 {
-	return td_metric_get(td_counter(td_metrics_process(), "tandem_idle_exchanges_total", "", TD_LABELS("node", "result")),
-			     TD_LABELS("n0", result));
+	return td_metric_get(
+		td_counter(td_metrics_process(), "tandem_idle_exchanges_total", "", TD_LABELS("node", "result")),
+		TD_LABELS("n0", result));
 }
 
 static int said(struct td_gate_rings *r, const char *state)

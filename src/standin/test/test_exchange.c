@@ -23,7 +23,7 @@ static struct {
 	int step_ms; // whatever a node does takes so long
 	bool witness;
 	enum wrong v[NODES + 1];
-	int accused; // -1: nobody
+	int accused;          // -1: nobody
 	int slow[2], slow_ms; // what lies between these two: a pair takes so long; -1: nothing
 	const char *state;    // of all nodes; NULL: idle
 	int left;             // so many steps later it is not wanted any more; 0: it is
@@ -284,7 +284,8 @@ static void a_slow_link_of_idle_nodes_is_found(void **state)
 static void work_that_comes_ends_it_and_blames_nobody(void **state)
 {
 	struct standin_idle_said s;
-	for (const char **v = (const char *[]){"MIXED", "IDLE+PLANNED", "ALLOCATED", "IDLE+DRAIN", "IDLE*", NULL}; *v; v++) {
+	for (const char **v = (const char *[]){"MIXED", "IDLE+PLANNED", "ALLOCATED", "IDLE+DRAIN", "IDLE*", NULL}; *v;
+	     v++) {
 		memset(&world, 0, sizeof(world));
 		world.state = *v;
 		assert_int_equal(idle(3, 0, 50, &s), STANDIN_IDLE_ENDED);
