@@ -22,7 +22,7 @@ static const char config[] =
 	"user: {token: x}}], clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]}";
 #define WANTED                                                                                                         \
 	"\"" TD_ANN_PROBE_TOGETHER "\": \"{\\\"id\\\": \\\"ab1\\\", \\\"kib\\\": 1024, \\\"leastMBps\\\": 7, "         \
-				   "\\\"nodes\\\": [\\\"n0\\\", \\\"n2\\\"]}\""
+	"\\\"nodes\\\": [\\\"n0\\\", \\\"n2\\\"]}\""
 
 static void look(struct td_gate_rings *r, int node, const char *annotations)
 {
