@@ -19,6 +19,7 @@ for dir in /proc/[0-9]*; do
 	fi
 	read -r comm 2>/dev/null <"$dir/comm" || continue
 	command=$(tr '\0\t\n' '   ' <"$dir/cmdline" 2>/dev/null)
+	command=${command% }
 	[ -n "$command" ] || continue # the kernel's own, or one that has ended
 	rank=
 	for name in RANK OMPI_COMM_WORLD_RANK PMIX_RANK PMI_RANK SLURM_PROCID; do
