@@ -259,9 +259,11 @@ static int together(struct td_op *op, struct group_pass *p, const struct td_op_p
 	}
 	for (size_t i = 0; i < n; i++)
 		p->v[i].place = *places.v[i] ? places.v[i] : NULL;
+	// Each look goes through all nodes.
+	const int64_t look = MORE_MS + (int64_t)(n / 1000) * 500;
 	const int64_t soon = policy->idle_ms < GROUP_MS ? policy->idle_ms : GROUP_MS;
 	if (p->running || p->now_ms - p->asked_ms < soon) {
-		*again_ms = *again_ms < MORE_MS ? *again_ms : MORE_MS;
+		*again_ms = *again_ms < look ? *again_ms : look;
 		return 0;
 	}
 	td_auto_free size_t *who = td_calloc(most + 1, sizeof(*who));
@@ -269,7 +271,7 @@ static int together(struct td_op *op, struct group_pass *p, const struct td_op_p
 	size_t k = td_pool_probe_group(&r, p->v, n, p->now_ms, who, again_ms);
 	if (!k)
 		return 0;
-	*again_ms = *again_ms < MORE_MS ? *again_ms : MORE_MS;
+	*again_ms = *again_ms < look ? *again_ms : look;
 	return want(op, p->l, who, k, policy->together, c, err);
 }
 

@@ -1,5 +1,7 @@
-// rows: B6.3
-// What `tandem stacks` makes of what each node says: ranks, threads, functions; and nothing of it steers a terminal.
+// rows: B2.3 B6.3
+// What `tandem stacks` makes of what each node says: ranks, threads, functions; and nothing of it steers a terminal. And the words for what
+// a test of a node measured.
+#include "cli/nodeview.h"
 #include "cli/stacks.h"
 
 #include <setjmp.h>
@@ -51,8 +53,28 @@ static void every_rank_has_its_own(void **state)
 	td_cli_stacks_print(td_json_root(j));
 }
 
+static void what_a_test_measured_is_said_in_words(void **state)
+{
+	static const char *const table[][2] = {
+		{"{\"devices\":4,\"gflops\":25.30,\"seconds\":0.20,\"memoryErrors\":0,\"wrong\":[]}",
+		 "4 devices: 25.3 GFLOPS"},
+		{"failed: "
+		 "{\"devices\":1,\"gflops\":2,\"memoryErrors\":3,\"memoryMBps\":900.5,\"wrong\":[\"gpu0\",\"gpu3\"]}",
+		 "failed: 1 device: 2 GFLOPS, memory 900.5 MB/s; 3 errors of memory; computes wrongly: gpu0, gpu3"},
+		{"the node's slurmd is away {n1}", "the node's slurmd is away {n1}"},
+		{"{\"other\": 1}", "{\"other\": 1}"},
+		{"", ""},
+	};
+	for (size_t i = 0; i < TD_LEN(table); i++) {
+		td_auto_free char *said = td_cli_test_words(table[i][0]);
+		assert_string_equal(said, table[i][1]);
+	}
+	assert_null(td_cli_test_words(NULL));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_has_its_own)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(what_a_test_measured_is_said_in_words),
+					   cmocka_unit_test(every_rank_has_its_own)};
 	return cmocka_run_group_tests_name("cli stacks", tests, NULL, NULL);
 }
