@@ -14,7 +14,7 @@ from harness import KEEP
 
 pytestmark = pytest.mark.feature("F1")
 
-COMMANDS = ["up", "down", "status", "env", "shell", "why", "quota", "usage", "login", "logout", "kubeconfig", "submit", "queue", "ps", "logs", "cancel", "session", "ssh", "ssh-config", "schedule", "data", "bill", "project", "key", "top", "upload", "download", "user", "nodes", "node", "join", "host", "adopt", "netboot", "gds-check", "upgrade", "history", "fault", "image", "validate", "annotations", "config", "install", "uninstall", "completion"]
+COMMANDS = ["up", "down", "status", "env", "shell", "why", "stacks", "quota", "usage", "login", "logout", "kubeconfig", "submit", "queue", "ps", "logs", "cancel", "session", "ssh", "ssh-config", "schedule", "data", "bill", "project", "key", "top", "upload", "download", "user", "nodes", "node", "join", "host", "adopt", "netboot", "gds-check", "upgrade", "history", "fault", "image", "validate", "annotations", "config", "install", "uninstall", "completion"]
 
 
 def run(tandem, *argv, home="/var/tmp/tandem-t-none", uid=None):

@@ -69,3 +69,30 @@ def test_a_gang_of_pods_starts_only_where_shared_storage_is_what_was_written(tes
     tested.shell("scancel", filler)
     wait_for("the gang runs", lambda: all(tested.phase(f"g{i}") == "Running" for i in range(3)), 120)
     assert sorted(p["spec"]["nodeName"] for p in tested.items("pods")) == ["n0", "n2", "n3"]
+
+
+@pytest.mark.nightly
+@pytest.mark.feature("B3.7")
+def test_idle_nodes_are_tested_together_until_somebodys_work_comes(tested):
+    """All that are idle exchange data; who does not is located and leaves service as the policy says; a node with work is left out."""
+    together = lambda n=SICK: json.loads(tested.annotation(n, "tested-together") or "[]")  # noqa: E731
+
+    def policy(**spec):
+        spec = {"attempts": 50, "idleTests": {"everySeconds": 10, "together": {"nodes": 4, "megabytes": 1}}, **spec}
+        tested.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": spec}))
+    busy = full(tested)
+    tested.cmd("fault", SICK, "node", "link=down")
+    policy(rules=[{"check": "exchange", "action": "none"}])
+    said = wait_for("it is located", lambda: next((t for t in together() if t["result"] == "failed"), None), 180)
+    assert SICK in said["message"] and FILLED not in said["nodes"] and SICK in said["nodes"], said
+    wait_for("it is a fault", lambda: "its test with others while idle failed" in (tested.annotation(SICK, "faults") or ""))
+    assert tested.in_service(SICK), "the policy only tells"
+    assert re.search(rf"Together .*failed with .*{SICK}", tested.cmd("node", SICK).stdout)
+    policy()
+    wait_for("it leaves service", lambda: "its test with others while idle failed" in (tested.annotation(SICK, "hold") or ""))
+    tested.cmd("fault", SICK, "--clear")
+    wait_for("the node takes work", lambda: back(tested), 120)
+    tested.shell("scancel", busy)
+    done = wait_for("all are tested", lambda: next((t for t in together(FILLED) if t["result"] == "passed"), None), 180)
+    assert FILLED in done["nodes"] and done["MBps"] > 0
+    assert done["at"] in tested.cmd("history", FILLED).stdout

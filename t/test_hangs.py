@@ -108,6 +108,11 @@ def test_a_job_hangs_where_all_its_nodes_are_still_and_they_all_keep_their_stack
     where = directory(pool, "several")
     job = submit(pool, where, "-N", "2", "-w", "n0,n1", "-o", "/dev/null", script=COMPUTES_ELSEWHERE)
     wait_for("it computes", lambda: pool.shell("ls", where).split() == ["computes"])
+    # Whoever owns it sees where it stands, without any policy; nobody else does.
+    stands = json.loads(pool.cmd("stacks", "--user", "researcher", "-o", "json", str(job)).stdout)["processes"]
+    assert {p["node"] for p in stands} == {"n0", "n1"} and any(p["command"].startswith("srun -N 1") and p["threads"][0]["kernel"] for p in stands), stands
+    refused = pool.cmd("stacks", "--user", "nobody", str(job), check=False)
+    assert refused.returncode == 1 and refused.stdout == "" and "srun: error" in refused.stderr, refused
     watched(partitions=["*"], afterSeconds=4, signs=["cpu"])  # a busy machine gives one that computes no CPU for a moment
     waits = submit(pool, where, "-w", "n2", "-o", "/dev/null")
     wait_for("one that began later is told of", lambda: pool.admin_comment(waits))
@@ -167,6 +172,7 @@ def test_pods_that_make_no_progress_are_told_of_and_made_anew(watched):
     wait_for("the lone one is told of", lambda: hangs(pool, "lone") == ("True", "NoProgressRestarted", "no CPU use for 2 s"))
     wait_for("an event says it", lambda: [e for e in pool.items("events", "-A") if e["reason"] == "Hangs" and e["involvedObject"]["name"] == "lone" and "it hangs: no CPU use for 2 s" in e["message"]])
     assert re.search(r"It hangs: no CPU use for 2 s; .*sleep S[ .,]", pool.cmd("why", "lone").stdout)
+    assert re.search(r"\d  sleep 100000\n    sleep S", pool.cmd("stacks", "lone").stdout)
     wait_for("the one that beats is told of", lambda: (says(pool, "beats") or ("",))[0] == "True")
     assert re.fullmatch(r"no heartbeat for 2 s; its last step was 3; .*bash [RS].*", says(pool, "beats")[2])
     wait_for("it says where it is", lambda: "it waits here" in pool.kubectl("logs", "beats"))

@@ -13,7 +13,7 @@ from harness import IMAGES
 
 pytestmark = pytest.mark.feature("F1")
 
-COMMANDS = ("up down status env shell why quota usage login logout kubeconfig submit ps queue logs cancel session ssh ssh-config schedule data bill project key top upload download user nodes node join host adopt netboot gds-check upgrade history fault image validate annotations "
+COMMANDS = ("up down status env shell why stacks quota usage login logout kubeconfig submit ps queue logs cancel session ssh ssh-config schedule data bill project key top upload download user nodes node join host adopt netboot gds-check upgrade history fault image validate annotations "
             "config install uninstall completion").split()
 ROLES = "apiserver controllers kubelet agent operator bridge gateway supervise".split()
 PAGES = ["tandem.1", *(f"tandem-{c}.1" for c in COMMANDS), *(f"tandem-{r}.8" for r in [*ROLES, "standin"])]

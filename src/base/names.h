@@ -169,6 +169,13 @@
 // By the agent, JSON: what came of that. Keys id, at, result (passed, failed, ended, error), milliseconds, message, gflops,
 // memoryMBps, diskWriteMBps, diskReadMBps.
 #define TD_ANN_PROBED "tandem.dev/probed"
+// By the operator, JSON, on the node that leads: it shall be tested with others that are idle, too. Keys id, at, nodes, kib, leastMBps,
+// percent; without nodes: not any more.
+#define TD_ANN_PROBE_TOGETHER "tandem.dev/probe-together"
+// By the agent, JSON: what came of that. Keys id, at, result (as above), MBps, message.
+#define TD_ANN_PROBED_TOGETHER "tandem.dev/probed-together"
+// By the operator, JSON, on each of these nodes: a list of the last such tests, the newest first. Keys as above, and nodes.
+#define TD_ANN_TESTED_TOGETHER "tandem.dev/tested-together"
 // By the operator, JSON: the HealthPolicy's preflight, for the agent of a Slurm node and for the bridge. Keys
 // partitions, qos, namespaces, milliseconds, timeoutSeconds, untested, program, tries, say.
 #define TD_ANN_PREFLIGHT "tandem.dev/preflight"

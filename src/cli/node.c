@@ -101,6 +101,7 @@ static int show(const struct node_request *q, const char *name)
 	if (td_jstr(x, "gpuTypes"))
 		printf("GPUs      %s\n", td_jstr(x, "gpuTypes"));
 	measured(td_jget(x, "idleTest"));
+	td_cli_nodes_together(td_jget(x, "idleTestsTogether"), "Together  ");
 	devices_out(x);
 	if (hold)
 		printf("Why       %s\n", hold);
@@ -132,9 +133,9 @@ static int follow(struct td_kube *k, const char *name)
 		if (r && r != TD_TRANSIENT)
 			return td_client_failed("node", &err);
 		const char *phase = o ? td_jstr_or(o->root, "status.phase", "") : "";
+		td_auto_free char *words = o ? td_cli_test_words(td_jstr(o->root, "status.message")) : NULL;
 		td_auto_free char *now = td_asprintf("%s%s%s", o ? td_jstr_or(o->root, "status.step", "waits") : "",
-						     o && td_jstr(o->root, "status.message") ? ": " : "",
-						     o ? td_jstr_or(o->root, "status.message", "") : "");
+						     words ? ": " : "", words ? words : "");
 		if (o && strcmp(now, said) != 0) {
 			printf("%s\n", now);
 			fflush(stdout);

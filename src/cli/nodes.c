@@ -4,6 +4,7 @@
 #include "cli/nodeview.h"
 
 #include "base/clock.h"
+#include "base/names.h"
 #include "base/term.h"
 #include "cmd/roles.h"
 
@@ -210,6 +211,10 @@ int td_history_main(int argc, char **argv)
 		td_fail(&err, TD_NOT_FOUND, "there is no node \"%s\", and no record of one", words[0]);
 		return failed("history", &err);
 	}
+	const char *tests = v.nodes.n ? td_object_annotation(v.nodes.v[0], TD_ANN_TESTED_TOGETHER) : NULL;
+	td_auto(td_json_unref) struct td_json *together = NULL;
+	if (!output && tests && !td_json_parse(tests, strlen(tests), &together, NULL))
+		td_cli_nodes_together(td_json_root(together), "Tested while idle: ");
 	if (!output && !yyjson_arr_size(td_json_root(j)))
 		printf("Nothing was done on node %s.\n", words[0]);
 	yyjson_arr_foreach (td_json_root(j), i, n, x) {

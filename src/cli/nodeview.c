@@ -151,6 +151,11 @@ void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node
 	td_auto(td_json_unref) struct td_json *tested = NULL;
 	if (probed && !td_json_parse(probed, strlen(probed), &tested, NULL))
 		td_jm_copyval(d, o, "idleTest", td_json_root(tested));
+	const char *together = td_object_annotation(node, TD_ANN_TESTED_TOGETHER);
+	td_auto(td_json_unref) struct td_json *list_of = NULL;
+	if (together && !td_json_parse(together, strlen(together), &list_of, NULL) &&
+	    yyjson_is_arr(td_json_root(list_of)))
+		td_jm_copyval(d, o, "idleTestsTogether", td_json_root(list_of));
 	td_jm_str(d, o, "bootID", td_jstr(node->root, "status.nodeInfo.bootID"));
 	td_jm_str(d, o, "image", td_object_label(node, TD_LABEL_IMAGE));
 
@@ -202,6 +207,58 @@ void td_cli_nodes_history(const struct td_nodeview *v, const char *node, yyjson_
 	}
 }
 
+char *td_cli_test_words(const char *said)
+{
+	static const char *const of[][3] = {{"gflops", "", " GFLOPS"},
+					    {"memoryMBps", "memory ", " MB/s"},
+					    {"diskWriteMBps", "disk ", " MB/s written"},
+					    {"diskReadMBps", "disk ", " MB/s read"},
+					    {"linkMbps", "links ", " Mb/s"}};
+	const char *at = said ? strchr(said, '{') : NULL, *end = said ? strrchr(said, '}') : NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!at || !end || end < at || td_json_parse(at, (size_t)(end + 1 - at), &j, NULL) ||
+	    !yyjson_is_num(td_jget(td_json_root(j), "gflops")))
+		return td_strdup(said);
+	yyjson_val *root = td_json_root(j), *x;
+	td_auto_buf struct td_buf b = {0};
+	size_t i, n;
+	long long devices = td_jint(root, "devices", 0), cells = td_jint(root, "memoryErrors", 0);
+	td_buf_printf(&b, "%.*s", (int)(at - said), said);
+	if (devices)
+		td_buf_printf(&b, "%lld device%s", devices, devices == 1 ? "" : "s");
+	const char *sep = devices ? ": " : "";
+	for (size_t k = 0; k < TD_LEN(of); k++, sep = ", ") {
+		x = td_jget(root, of[k][0]);
+		if (yyjson_is_num(x) && yyjson_get_num(x) > 0)
+			td_buf_printf(&b, "%s%s%.10g%s", sep, of[k][1], yyjson_get_num(x), of[k][2]);
+	}
+	if (cells)
+		td_buf_printf(&b, "; %lld errors of memory", cells);
+	yyjson_arr_foreach (td_jget(root, "wrong"), i, n, x)
+		td_buf_printf(&b, "%s%s",
+			      i ? ", " : "; computes wrongly: ", yyjson_is_str(x) ? yyjson_get_str(x) : "?");
+	td_buf_puts(&b, end + 1);
+	return td_buf_take(&b);
+}
+
+void td_cli_nodes_together(yyjson_val *tests, const char *head)
+{
+	yyjson_val *x;
+	for (size_t i = yyjson_arr_size(tests); i--;) {
+		yyjson_val *t = yyjson_arr_get(tests, i);
+		const char *said = td_jstr(t, "message");
+		size_t k, n;
+		printf("%-*s%s  %s with", (int)strlen(head), i + 1 == yyjson_arr_size(tests) ? head : "",
+		       td_jstr_or(t, "at", "?"), td_jstr_or(t, "result", "?"));
+		yyjson_arr_foreach (td_jget(t, "nodes"), k, n, x)
+			printf("%s %s", k ? "," : "", yyjson_is_str(x) ? yyjson_get_str(x) : "?");
+		printf("\n%*s", (int)strlen(head) + 2, "");
+		if (td_jint(t, "MBps", 0))
+			printf("%lld MB/s%s", td_jint(t, "MBps", 0), said ? ": " : "");
+		printf("%s\n", said ? said : "");
+	}
+}
+
 void td_cli_nodes_story(yyjson_val *act)
 {
 	const char *phase = td_jstr_or(act, "status.phase", "Pending"),
@@ -220,11 +277,12 @@ void td_cli_nodes_story(yyjson_val *act)
 		const char *end = td_jstr(s, "finishedAt"), *said = td_jstr(s, "message");
 		printf("  %s  %-9s %s%s%s\n", td_jstr_or(s, "startedAt", "?"), td_jstr_or(s, "name", "?"),
 		       end ? "ended " : "goes on", end ? end : "", "");
-		if (said && *said)
-			printf("  %22s%s\n", "", said);
+		td_auto_free char *words = td_cli_test_words(said);
+		if (words && *words)
+			printf("  %22s%s\n", "", words);
 	}
 	if (td_jstr(act, "deletedAt"))
 		printf("  its NodeAction was deleted %s\n", td_jstr(act, "deletedAt"));
-	const char *message = td_jstr(act, "status.message");
+	td_auto_free char *message = td_cli_test_words(td_jstr(act, "status.message"));
 	printf("  %s%s%s\n", phase, message ? ": " : "", message ? message : "");
 }

@@ -30,5 +30,10 @@ const char *td_cli_me(void);
 // Writes into a new NodeAction or NodeUpgrade who makes it, as the API server knows him, where no policy of the cluster
 // writes it. Servers before 1.28 do not tell: then nothing is written.
 void td_cli_made_by(struct td_kube *k, yyjson_mut_doc *d, yyjson_mut_val *object);
+// What a test of a node says, in words: its figures, which it says as JSON, and which devices were wrong. Other texts stay as they
+// are. The caller frees it.
+char *td_cli_test_words(const char *said);
+// The last tests of the node with others, a line each, the oldest first; head: before the first line, then its length in blanks.
+void td_cli_nodes_together(yyjson_val *tests, const char *head);
 // Prints a record as a story.
 void td_cli_nodes_story(yyjson_val *act);

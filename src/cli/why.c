@@ -289,19 +289,28 @@ static int of_job(struct td_client *c, const char *id, bool json)
 	const char *task = strchr(id, '_');
 	size_t i, n;
 	yyjson_val *v;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *asked = td_jm_arr(d, root, "records");
+	yyjson_val *key;
+	yyjson_obj_foreach (td_json_root(j), i, n, key, v)
+		if (!yyjson_equals_str(key, "records"))
+			td_jm_copyval(d, root, yyjson_get_str(key), v);
 	yyjson_arr_foreach (td_jget(td_json_root(j), "records"), i, n, v) {
 		td_auto_free char *own = td_asprintf("%lld", td_jint(v, "task", -1));
 		if (task && !td_jstr(v, "tasks") && strcmp(own, task + 1) != 0)
 			continue;
 		td_buf_puts(&t, t.len ? "\n" : "");
 		td_client_job_says(v, &t);
+		yyjson_mut_arr_append(asked, yyjson_val_mut_copy(d, v));
 	}
 	if (!t.len) {
 		td_fail(&err, TD_NOT_FOUND, "there is no job %s: it never was, or ended a while ago", id);
 		return failed(&err);
 	}
+	td_auto(td_json_unref) struct td_json *shown =
+		td_json_from_mut(root); // of an array the task that was asked for
 	if (json)
-		print(true, td_json_root(j), true);
+		print(true, td_json_root(shown), true);
 	else
 		puts(td_buf_str(&t));
 	return 0;

@@ -19,6 +19,7 @@ static const struct td_cmd roles[] = {
 	{"env", td_env_main, "print shell lines that set KUBECONFIG and PATH"},
 	{"shell", td_shell_main, "a shell or a command in Slurm's login pod, as one of its users"},
 	{"why", td_why_main, "why a pod or a job waits, or where it runs"},
+	{"stacks", td_stacks_main, "where the processes of a job or a pod stand, now"},
 	{"quota", td_quota_main, "what tenants may hold, hold and wait for"},
 	{"usage", td_usage_main, "GPU hours by tenant, user or day"},
 	{"nodes", td_nodes_main, "the nodes: what is wrong with them, and what is done about it"},

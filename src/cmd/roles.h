@@ -31,6 +31,7 @@ int td_up_main(int argc, char **argv);
 int td_status_main(int argc, char **argv);
 int td_env_main(int argc, char **argv);
 int td_shell_main(int argc, char **argv);
+int td_stacks_main(int argc, char **argv);
 int td_why_main(int argc, char **argv);
 int td_nodes_main(int argc, char **argv);
 int td_node_main(int argc, char **argv);

@@ -22,6 +22,7 @@
 //   profiles.[ch]                a site's profiles of system calls, brought to the kubelet's directory
 //   preflight.[ch]               the quick test of a job's devices before it starts
 //   probe.[ch]                   tests of idle nodes, until somebody's work comes
+//   rings.[ch]                   tests of several idle nodes together
 //   hangs.[ch] stragglers.[ch]   jobs that hang; ranks that are slower than the others
 //   podres.[ch]                  which devices the kubelet gave to which container
 //   nicplug.[ch]                 adapters of the network for pods: a device plug-in of the kubelet's
@@ -142,6 +143,9 @@ struct td_gate_request {
 	char partition[TD_GATE_NAME], qos[TD_GATE_NAME]; // the job's; "": not known
 	bool exchange, suspect;                          // of the test of several nodes
 	bool hangs, progress;                            // about jobs that hang (hangs.h)
+	bool rung;                                       // about a test of several idle nodes (rings.h)
+	char id[64];                                     // of it
+	int64_t mbps;                                    // which it measured
 	bool mine;                                       // use, of the job in whose cgroup the caller is
 	bool used, noted;                                // what a job's devices did (jobuse.h)
 	bool use;                                        // how much a job's devices compute (hangs.h)

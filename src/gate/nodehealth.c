@@ -4,6 +4,7 @@
 #include "gate/met.h"
 #include "gate/out.h"
 #include "gate/probe.h"
+#include "gate/rings.h"
 
 #include "api/condition.h"
 #include "base/fault.h"
@@ -49,6 +50,7 @@ struct td_nodehealth {
 	struct td_hangs *hangs;         // NULL: none
 	struct td_stragglers *stragglers;
 	struct td_gate_probes *probes; // NULL: none
+	struct td_gate_rings *rings;   // there with probes
 };
 
 static int devices_of_node(void *ctx, int node)
@@ -98,6 +100,7 @@ struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
 									     .devices = devices_of_node,
 									     .found = found,
 									     .ctx = h});
+		h->rings = td_gate_rings_new(&(struct td_gate_rings_opts){o->kube, o->clock, o->names, o->n});
 		h->stragglers = td_stragglers_new(&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n});
 		h->hangs = td_hangs_new(
 			&(struct td_hangs_opts){o->gate, o->nodes, o->clock, o->names, o->n, h->stragglers});
@@ -110,6 +113,7 @@ struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h)
 	if (!h)
 		return NULL;
 	td_gate_probes_free(h->probes);
+	td_gate_rings_free(h->rings);
 	td_preflight_free(h->preflight);
 	td_hangs_free(h->hangs);
 	td_stragglers_free(h->stragglers);
@@ -136,8 +140,10 @@ void td_nodehealth_on_node(void *health, struct td_object *old, struct td_object
 {
 	struct td_nodehealth *h = health;
 	int i = now && h->probes ? index_of(h, now->name) : -1;
-	if (i >= 0)
+	if (i >= 0) {
 		td_gate_probes_on_node(h->probes, i, now);
+		td_gate_rings_on_node(h->rings, i, now);
+	}
 	if (now &&
 	    !td_streq(old ? td_object_annotation(old, TD_ANN_OPERATION) : NULL,
 		      td_object_annotation(now, TD_ANN_OPERATION)) &&
@@ -147,13 +153,17 @@ void td_nodehealth_on_node(void *health, struct td_object *old, struct td_object
 
 bool td_nodehealth_arrives(struct td_nodehealth *h, int node)
 {
+	if (h && h->rings)
+		td_gate_rings_arrive(h->rings, node);
 	return !h || !h->probes || td_gate_probes_arrive(h->probes, node);
 }
 
 void td_nodehealth_beside(struct td_nodehealth *h, int node)
 {
-	if (h && h->probes)
-		td_gate_probes_beside(h->probes, node);
+	if (!h || !h->probes)
+		return;
+	td_gate_rings_arrive(h->rings, node);
+	td_gate_probes_beside(h->probes, node);
 }
 
 bool td_nodehealth_facts(struct td_nodehealth *h, int node, struct td_checkup_facts *ret)
@@ -221,6 +231,13 @@ static void add_ended(struct td_jobuse *jobs, int64_t now_ms, char **ret)
 		td_steal(before);
 }
 
+// That several idle nodes are to be tested together.
+static void add_ring(struct td_gate_rings *rings, int node, char **ret)
+{
+	td_auto_free char *ring = td_gate_rings_ask(rings, node), *before = *ret;
+	*ret = ring && before ? td_asprintf("%s %s", before, ring) : td_strdup(ring ? ring : before);
+}
+
 // Which native jobs met a fault that is there now: that goes into theirs, too. It comes last, because it is a text.
 static void add_faults(struct td_nodehealth *h, int node, char **ret)
 {
@@ -251,6 +268,8 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 			td_jobuse_done(jobs, q->h.job, q->h.start);
 		return 0;
 	}
+	if (q->rung)
+		return td_gate_rings_said(h->rings, node, q, c, err);
 	if (q->pace) {
 		td_stragglers_ask(h->stragglers, node, q, ret);
 		return 0;
@@ -260,6 +279,7 @@ int td_gate_several(struct td_nodehealth *h, int node, const struct td_gate_requ
 		bool known = !q->hangs && td_nodehealth_facts(h, node, f);
 		td_hangs_ask(h->hangs, node, q, known ? f : NULL, ret);
 		if (q->hangs) {
+			add_ring(h->rings, node, ret);
 			add_ended(h->v[node].useful.jobs, td_mono_ms(h->o.clock), ret);
 			add_faults(h, node, ret);
 		}

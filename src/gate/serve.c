@@ -50,7 +50,8 @@ static int field_i64(const char *v, const char *key, int64_t *ret, struct td_err
 // Is it a request that td_gate_opts.several answers?
 static bool for_several(const struct td_gate_request *q)
 {
-	return q->exchange || q->suspect || q->hangs || q->progress || q->pace || q->use || q->used || q->noted;
+	return q->exchange || q->suspect || q->hangs || q->progress || q->pace || q->use || q->used || q->noted ||
+	       q->rung;
 }
 
 int td_gate_parse(const char *line, const char *node, int devices, struct td_gate_request *ret, struct td_error *err)
@@ -69,6 +70,7 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 	q.exchange = f.n && !strcmp(f.v[0], "exchange");
 	q.suspect = f.n && !strcmp(f.v[0], "suspect");
 	q.hangs = f.n && !strcmp(f.v[0], "hangs");
+	q.rung = f.n && !strcmp(f.v[0], "rung");
 	q.progress = f.n && !strcmp(f.v[0], "progress");
 	q.pace = f.n && !strcmp(f.v[0], "pace");
 	q.mine = f.n && !strcmp(f.v[0], "mine");
@@ -133,6 +135,10 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			r = field_i64(v, f.v[i], f.v[i][0] == 'p' ? &q.part : &q.parts, err);
 		} else if (q.pace && !strcmp(f.v[i], "ranks")) {
 			snprintf(q.ranks, sizeof(q.ranks), "%s", v);
+		} else if (q.rung && !strcmp(f.v[i], "id") && strlen(v) < sizeof(q.id)) {
+			snprintf(q.id, sizeof(q.id), "%s", v);
+		} else if (q.rung && !strcmp(f.v[i], "mbps")) {
+			r = field_i64(v, "mbps", &q.mbps, err);
 		} else if (q.suspect && !strcmp(f.v[i], "slow") && strlen(v) < sizeof(q.slow)) {
 			snprintf(q.slow, sizeof(q.slow), "%s", v);
 		} else if (!strcmp(f.v[i], "why")) {
@@ -148,7 +154,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			return r;
 	}
 
-	if (!dev || (!job && !q.check && !q.mine && !q.hangs))
+	bool jobless = q.check || q.mine || q.hangs || q.rung || (q.suspect && !*q.slow);
+	if (!dev || (!job && !jobless))
 		return td_fail(err, TD_INVALID, "%s devices=<ranges or ->",
 			       q.check  ? "check needs"
 			       : q.mine ? "mine needs"

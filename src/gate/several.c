@@ -59,7 +59,7 @@ bool td_preflight_suspect(struct td_preflight *p, int node, const struct td_pref
 		if (*t == '_' || (unsigned char)*t < ' ')
 			*t = ' ';
 	pthread_mutex_unlock(&p->mu);
-	return new && !say;
+	return new && !say && s->job; // without a job nobody waits until the node is out
 }
 
 void td_preflight_several_findings(struct td_preflight *p, int node, struct td_checkup_findings *ret)
@@ -75,8 +75,12 @@ void td_preflight_several_findings(struct td_preflight *p, int node, struct td_c
 		*f = (struct td_checkup_finding){.action = check->action};
 		snprintf(f->check, sizeof(f->check), "%s", check->name);
 		snprintf(f->condition, sizeof(f->condition), "%s", check->condition);
-		snprintf(f->message, sizeof(f->message), "pre-flight of job %lld failed: %.110s",
-			 (long long)n->blamed_job, n->blamed_why);
+		if (n->blamed_job)
+			snprintf(f->message, sizeof(f->message), "pre-flight of job %lld failed: %.110s",
+				 (long long)n->blamed_job, n->blamed_why);
+		else
+			snprintf(f->message, sizeof(f->message), "its test with others while idle failed: %.100s",
+				 n->blamed_why);
 	}
 	pthread_mutex_unlock(&p->mu);
 }

@@ -45,6 +45,7 @@ struct td_op_policy {
 	double figures_floor[TD_FIGURES]; // which it must reach in any case; 0: there is none
 	size_t figures_nodes;             // so many others must have been measured
 	int64_t idle_budget_ms;           // of their tests, all nodes together, in an hour
+	const yyjson_val *together;       // NULL: idle nodes are not tested with others
 	const yyjson_val *preflight;      // NULL: no tests before jobs
 	const yyjson_val *hang;           // NULL: nobody looks for jobs that hang
 	const yyjson_val *straggler;      // NULL: nor for ranks that are slow

@@ -68,6 +68,7 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 		ret->figures_nodes = (size_t)td_jint(s, "figures.nodes", 3);
 	}
 	ret->idle_budget_ms = td_jint(s, "idleTests.minutesPerHour", 60) * 60000;
+	ret->together = td_jget(s, "idleTests.together");
 	ret->attempts = (size_t)td_jint(s, "attempts", 0);
 	ret->window_ms = td_jint(s, "attemptWindowHours", 0) * 3600 * 1000;
 	ret->keep_ms = td_jint(s, "keepDays", 90) * 24 * 3600 * 1000;

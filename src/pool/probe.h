@@ -22,3 +22,18 @@ struct td_pool_probe_rule {
 // when to ask again.
 size_t td_pool_probe_next(const struct td_pool_probe_rule *r, const struct td_pool_probe_node *v, size_t n,
 			  int64_t now_ms, size_t *ret, int64_t *again_ms);
+
+// The same of several idle nodes together: which ones exchange data with each other now.
+struct td_pool_group_node {
+	bool able;         // it is idle, in service, well, and no test of its own goes on or is due
+	int64_t last_ms;   // when it was tested with others last, or came: epoch
+	const char *place; // those of one place, such as a rack, are tested together; NULL: it is tested with nobody
+};
+struct td_pool_group_rule {
+	int64_t every_ms; // a node is tested with others again after so long
+	size_t most;      // nodes of a test; two at least are
+};
+// The indexes of the nodes of one test, who leads it first: of the place with the node that was not tested for longest those that
+// were not tested for longest. 0: there is no test. ret has room for rule.most. *again_ms is lowered to when to ask again.
+size_t td_pool_probe_group(const struct td_pool_group_rule *r, const struct td_pool_group_node *v, size_t n,
+			   int64_t now_ms, size_t *ret, int64_t *again_ms);

@@ -1,6 +1,7 @@
 // Who leads a test of several nodes, and which node is to blame when it failed.
 #include "standin/peer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int td_standin_blame(const struct standin_pairs *p, int *ret_a, int *ret_b)
@@ -35,6 +36,24 @@ int td_standin_blame(const struct standin_pairs *p, int *ret_a, int *ret_b)
 				*ret_b = j;
 			}
 	return -1;
+}
+
+static int less_first(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return x < y ? -1 : x > y;
+}
+
+double td_standin_slow_below(const double *mbps, int n, int percent, double least)
+{
+	double v[STANDIN_NODES];
+	int k = 0;
+	for (int i = 0; i < n && k < STANDIN_NODES; i++)
+		if (mbps[i] > 0)
+			v[k++] = mbps[i];
+	qsort(v, (size_t)k, sizeof(*v), less_first);
+	double median = k < 3 ? 0 : k % 2 ? v[k / 2] : (v[k / 2 - 1] + v[k / 2]) / 2, of = median * percent / 100;
+	return of > least ? of : least;
 }
 
 void td_standin_first_host(const char *list, char *out, size_t n)

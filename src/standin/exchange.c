@@ -10,6 +10,8 @@
 #include <string.h>
 
 enum {
+	PAIR_KIB = 256,
+	LIMIT_MORE_MS = 10, // to begin with
 	COMMAND_MS = 5000,
 	OPEN_MS = 4000,
 	RING_MS = 6000,
@@ -31,14 +33,18 @@ struct test {
 	// that does not begin: who got less than others is not to blame for it.
 	int64_t end;
 	char why[160];
-	int guilty, partner; // guilty -1: nobody
+	int guilty, partner;             // guilty -1: nobody
+	const struct standin_idle *idle; // NULL: it is before a job
+	bool busy, over;                 // somebody has work on one of the nodes; it is not to go on
+	int limit_ms;                    // of a pair that is too slow: how long it may take; 0: it failed
 };
 
 // The deadline of a call that may take ms; 0: it does not begin.
 static int64_t share(struct test *t, int64_t ms)
 {
 	int64_t deadline = td_standin_now_ms() + ms;
-	return deadline <= t->end ? deadline : 0;
+	t->over = t->over || (t->idle && !t->idle->go_on(t->idle->ctx));
+	return deadline <= t->end && !t->over ? deadline : 0;
 }
 
 // The word after "KEY=" in a line of scontrol.
@@ -55,6 +61,16 @@ static bool word_of(const char *line, const char *key, char *out, size_t n)
 		return true;
 	}
 	return false;
+}
+
+// Has nobody work there, and does nobody wait for it?
+static bool is_idle(const char *state)
+{
+	static const char *const not[] = {"DRAIN", "COMPLETING", "PLANNED", "RESERVED", "REBOOT", "POWER", "*"};
+	bool idle = !strncmp(state, "IDLE", 4);
+	for (size_t i = 0; i < sizeof(not) / sizeof(not[0]); i++)
+		idle = idle && !strstr(state, not[i]);
+	return idle;
 }
 
 // Reads nodes and addresses. list NULL: one that is up and none of ours, as a witness.
@@ -79,13 +95,14 @@ static bool nodes_read(struct test *t, const char *list)
 				break;
 			}
 			t->v[t->n++] = p;
+			t->busy |= t->idle && (!word_of(line, "State", state, sizeof(state)) || !is_idle(state));
 			continue;
 		}
 		bool ours = false;
 		for (int i = 0; i < t->n; i++)
 			ours |= !strcmp(t->v[i].node, p.node);
 		if (ours || !word_of(line, "State", state, sizeof(state)) || strstr(state, "DOWN") ||
-		    strstr(state, "DRAIN") || strchr(state, '*'))
+		    strstr(state, "DRAIN") || strchr(state, '*') || (t->idle && !is_idle(state)))
 			continue;
 		t->v[t->n] = p;
 		break;
@@ -146,7 +163,8 @@ static bool open_all(struct test *t)
 static signed char pair(struct test *t, struct standin_peer **both)
 {
 	char why[160], bad[2][160];
-	const struct standin_round r = {.v = both, .n = 2, .kib = 256, .ms = PAIR_MS, .bad = bad};
+	const struct standin_round r = {
+		.v = both, .n = 2, .kib = t->idle ? t->kib : PAIR_KIB, .ms = PAIR_MS, .bad = bad};
 	// A server that has ended a connection is asked anew.
 	for (int k = 0; k < 2; k++) {
 		int opened = both[k]->fd >= 0 ? 0 : open_one(t, both[k], why, sizeof(why));
@@ -248,6 +266,9 @@ static bool storage(struct test *t)
 // Tells the agent of the node that is to blame. It answers when the node is out of service.
 static void accuse(struct test *t, const char *job, bool by_storage)
 {
+	char limit[48] = "-"; // it is to do better than that before it is well again
+	if (t->limit_ms)
+		snprintf(limit, sizeof(limit), "=%zu:%d", t->kib, t->limit_ms);
 	struct standin_peer *p = &t->v[t->guilty];
 	char none[160];
 	int64_t deadline = td_standin_now_ms() + SUSPECT_MS;
@@ -255,7 +276,7 @@ static void accuse(struct test *t, const char *job, bool by_storage)
 		td_standin_peer_open(p, &t->key, deadline, none, sizeof(none));
 	const char *said = td_standin_peer_tell(p, deadline, "suspect %s %s %s %s", job,
 						by_storage ? "-" : t->v[t->partner].address,
-						by_storage ? t->storage : "-", t->why);
+						by_storage ? t->storage : limit, t->why);
 	if (said)
 		fprintf(stderr, "tandem gate: %s: %s\n", p->node, said);
 }
@@ -291,4 +312,94 @@ int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t
 		return -1;
 	snprintf(ret_node, n_node, "%s", t.v[t.guilty].node);
 	return 1;
+}
+
+// ---- idle nodes ----
+
+// MB in a second of one pair; 0: they did not do well together; below 0: that is not known.
+static double rate(struct test *t, int i)
+{
+	int64_t begun = td_standin_now_ms();
+	signed char well = pair(t, (struct standin_peer *[]){&t->v[i], &t->v[(i + 1) % t->n]});
+	int64_t ms = td_standin_now_ms() - begun;
+	return well > 0 ? (double)t->kib * 1.024 / (double)(ms > 0 ? ms : 1) : well < 0 ? 0 : -1;
+}
+
+// Measures each pair of neighbours, those that are slow three times, and says who is to blame for it.
+static void measure(struct test *t, struct standin_idle_said *ret)
+{
+	static struct standin_pairs pairs;
+	double mbps[STANDIN_NODES] = {0};
+	int n = t->n == 2 ? 1 : t->n, slowest = -1, a, b;
+	for (int i = 0; i < n; i++)
+		mbps[i] = rate(t, i);
+	double least = td_standin_slow_below(mbps, n, t->idle->percent, t->idle->least);
+	pairs = (struct standin_pairs){.n = t->n};
+	for (int i = 0; i < n; i++) {
+		int j = (i + 1) % t->n;
+		for (int k = 0; k < 2 && mbps[i] > 0 && mbps[i] < least; k++) {
+			double again = rate(t, i);
+			mbps[i] = again > mbps[i] ? again : mbps[i];
+		}
+		pairs.v[i][j] = pairs.v[j][i] = mbps[i] < 0 ? 0 : mbps[i] > 0 && mbps[i] >= least ? 1 : -1;
+		if (mbps[i] >= 0 && (slowest < 0 || mbps[i] < mbps[slowest]))
+			slowest = i;
+	}
+	if (t->over || slowest < 0)
+		return;
+	ret->mbps = mbps[slowest];
+	snprintf(ret->a, sizeof(ret->a), "%s", t->v[slowest].node);
+	snprintf(ret->b, sizeof(ret->b), "%s", t->v[(slowest + 1) % t->n].node);
+	t->guilty = td_standin_blame(&pairs, &a, &b);
+	bool link = t->guilty < 0 && a >= 0;
+	if (link) {
+		t->guilty = b;
+		t->partner = a;
+	} else if (t->guilty >= 0) {
+		t->partner = (t->guilty + 1) % t->n;
+	}
+	if (t->guilty < 0)
+		return;
+	const char *with = link ? t->v[t->partner].node : "others";
+	if (mbps[slowest] > 0) {
+		t->limit_ms = (int)((double)t->kib * 1.024 / least) + LIMIT_MORE_MS;
+		snprintf(t->why, sizeof(t->why), "%.1f MB/s with %.60s are less than %.1f", mbps[slowest], with, least);
+	} else {
+		snprintf(t->why, sizeof(t->why), "it exchanges no data with %.60s", with);
+	}
+}
+
+enum standin_idle_end td_standin_idle(const struct standin_idle *x, struct standin_idle_said *ret)
+{
+	static struct test t;
+	t = (struct test){.kib = (size_t)x->kib,
+			  .storage = "",
+			  .end = x->deadline_ms - SUSPECT_MS - COMMAND_MS,
+			  .guilty = -1,
+			  .idle = x};
+	*ret = (struct standin_idle_said){0};
+	snprintf(t.first, sizeof(t.first), "%s", x->first);
+	if (!td_standin_key_read(x->key ? x->key : TD_WIRE_KEY, &t.key) || !nodes_read(&t, x->nodes) || t.n < 2) {
+		snprintf(ret->why, sizeof(ret->why), "the nodes or Slurm's key cannot be read");
+		return STANDIN_IDLE_ERROR;
+	}
+	bool well = !t.busy && open_all(&t) && exchange(&t);
+	if (well)
+		measure(&t, ret);
+	// Who has got work meanwhile, or whose partner has, is not to blame for what it was slow in.
+	static struct test now;
+	now = (struct test){.idle = x, .end = td_standin_now_ms() + COMMAND_MS};
+	bool ended = t.busy || t.over || !x->go_on(x->ctx) || !nodes_read(&now, x->nodes) || now.busy;
+	if (!ended && t.guilty >= 0) {
+		snprintf(ret->node, sizeof(ret->node), "%s", t.v[t.guilty].node);
+		snprintf(ret->partner, sizeof(ret->partner), "%s", t.v[t.partner].node);
+		accuse(&t, "0", false);
+	}
+	for (int i = 0; i < t.n; i++)
+		td_standin_peer_close(&t.v[i]);
+	snprintf(ret->why, sizeof(ret->why), "%s", t.why);
+	return ended             ? STANDIN_IDLE_ENDED
+	       : t.guilty >= 0   ? STANDIN_IDLE_FAILED
+	       : well && !*t.why ? STANDIN_IDLE_PASSED
+				 : STANDIN_IDLE_ERROR;
 }

@@ -29,7 +29,8 @@ enum {
 	KIB_MAX = 64 << 10,
 	FILE_BYTES = 256 << 10,
 	ASK_MS = 12000,
-	AGAIN_MS = 2000, // between two tries of a node that is to blame
+	AGAIN_MS = 2000,       // between two tries of a node that is to blame
+	SLOW_AGAIN_MS = 15000, // of one that was slow: such a try moves more data
 	PAIR_MS = 3000
 };
 
@@ -247,7 +248,7 @@ static void storage(struct peer_talk *c, const char *line)
 // ---- a node that is to blame ----
 
 struct accused {
-	const char *job, *dir, *why; // dir "-": it is about the exchange of data
+	const char *job, *dir, *why; // dir "-", "=KIB:MS": it is about the exchange of data, so much of it in that time
 };
 static int tell_agent(const struct peer_server *s, const char *what, const struct accused *a)
 {
@@ -257,7 +258,7 @@ static int tell_agent(const struct peer_server *s, const char *what, const struc
 		if (*p == ' ')
 			*p = '_'; // values hold no blank; the agent puts them back
 	snprintf(line, sizeof(line), "suspect job=%s node=%s devices=- state=%s result=%s timeout=%d why=%s\n", a->job,
-		 s->node, what, strcmp(a->dir, "-") ? "storage" : "exchange", ASK_MS, *text ? text : "-");
+		 s->node, what, a->dir[0] == '/' ? "storage" : "exchange", ASK_MS, *text ? text : "-");
 	return td_standin_ask(s->gate, line, td_standin_now_ms() + ASK_MS, said, sizeof(said));
 }
 
@@ -265,7 +266,8 @@ static int tell_agent(const struct peer_server *s, const char *what, const struc
 static bool well_again(const struct peer_server *s, const char *address, const char *own, const char *dir)
 {
 	char why[256] = "", token[33], bad[2][160];
-	if (strcmp(dir, "-") != 0) {
+	long kib = 256, ms = PAIR_MS;
+	if (dir[0] == '/') {
 		bool well = td_standin_random(token) && store(s, dir, token, why, sizeof(why));
 		drop(s, dir, token);
 		return well;
@@ -278,7 +280,10 @@ static bool well_again(const struct peer_server *s, const char *address, const c
 	for (int i = 0; i < 2; i++)
 		well = well && !td_standin_peer_open(&v[i], &s->key, deadline, why, sizeof(why));
 	struct standin_peer *both[] = {&v[0], &v[1]};
-	const struct standin_round r = {.v = both, .n = 2, .kib = 256, .ms = PAIR_MS, .bad = bad};
+	if (dir[0] == '=' && (sscanf(dir, "=%ld:%ld", &kib, &ms) != 2 || kib < 1 || kib > KIB_MAX || ms < 1))
+		well = false;
+	const struct standin_round r = {
+		.v = both, .n = 2, .kib = (size_t)kib, .ms = ms < PAIR_MS ? ms : PAIR_MS, .bad = bad};
 	well = well && td_standin_peers_ring(&r);
 	td_standin_peer_close(&v[0]);
 	td_standin_peer_close(&v[1]);
@@ -310,7 +315,7 @@ static void suspect(struct peer_talk *c, const char *args)
 		close(c->data);
 	// The agent forgets what is not said again.
 	for (;;) {
-		poll(NULL, 0, AGAIN_MS);
+		poll(NULL, 0, dir[0] == '=' ? SLOW_AGAIN_MS : AGAIN_MS);
 		bool well = well_again(c->s, address, own, dir);
 		if (tell_agent(c->s, well ? "well" : "bad", &x) == 0 && well)
 			_exit(0);

@@ -8,7 +8,7 @@
 //   -> store <directory> <token>           writes a file there, syncs it, reads it back
 //   -> fetch <directory> <token> <node>    reads the file of that node
 //   -> drop <directory> <token>            removes its own
-//   -> suspect <job> <address or -> <directory or -> <text>
+//   -> suspect <job, 0: none> <address or -> <directory, - or =KIB:MS: what a pair must do> <text>
 //        tells its agent that this node is to blame, and tries again by itself, with the peer at that address or
 //        in that directory, until all is well
 //   -> signs <job>                         <- signs cpu= output= beat= gpu=: of the job's processes here, as `watch` says

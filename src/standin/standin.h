@@ -220,3 +220,26 @@ struct standin_exchange {
 	int64_t deadline_ms;     // it has returned by then
 };
 int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t n_node, char *why, size_t n_why);
+// The same of idle nodes. It does not go on when somebody has work on one of them, and blames nobody then.
+struct standin_idle {
+	const char *nodes, *first; // names with commas; the one that leads
+	const char *key;           // as above
+	long long kib;             // of data
+	double least;              // MB in a second, which each pair must reach; 0: none
+	int percent;               // of the median of three pairs or more, which each must; 0: it is not compared
+	bool (*go_on)(void *ctx);  // is it still wanted? asked before each step
+	void *ctx;
+	int64_t deadline_ms; // it has returned by then
+};
+struct standin_idle_said {
+	char node[256], partner[256]; // who is to blame, and with whom it was seen; "": nobody
+	char a[256], b[256];          // the slowest pair; "": none was measured
+	double mbps;                  // of it
+	char why[160];
+};
+enum standin_idle_end { STANDIN_IDLE_PASSED, STANDIN_IDLE_FAILED, STANDIN_IDLE_ENDED, STANDIN_IDLE_ERROR };
+enum standin_idle_end td_standin_idle(const struct standin_idle *x, struct standin_idle_said *ret);
+// blame.c. Which rate of a pair is too slow; below 0: not known. Pure.
+double td_standin_slow_below(const double *mbps, int n, int percent, double least);
+// rings.c. Does what the agent wants of that, "ID:KIB:LEAST:PERCENT:n0,n1", in a process of its own, and tells it what came of it.
+void td_standin_rings(const char *path, const char *node, const char *text);

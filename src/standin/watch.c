@@ -341,6 +341,10 @@ int td_standin_watch(int argc, char **argv)
 			const char *moves = strstr(why, "requeue="), *paces = strstr(why, "pace=");
 			if (moves)
 				move_jobs(node, moves + strlen("requeue="));
+			// No text of a fault has a blank.
+			const char *ring = strncmp(why, "ring=", 5) ? strstr(why, " ring=") : why;
+			if (ring)
+				td_standin_rings(path, node, strchr(ring, '=') + 1);
 			const char *ended = strstr(why, "ended=");
 			if (ended)
 				td_standin_note_all(path, node, ended + strlen("ended="));

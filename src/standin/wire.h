@@ -33,9 +33,9 @@
 //     -> ok           the Node says so; the operator decides whether it leaves service for a test
 //   hangs node=<slurm node> devices=-  by `watch` (watch.h), every few seconds
 //     -> ok           no policy about jobs that hang
-//     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…] [ended=<job:start:busy s:idle s>,…]
+//     -> hangs [every=<ms>] [pace=<ms>] [requeue=<job:restarts>,…] [ring=<id:KiB:MB/s:percent:node,node,…>] [ended=<job:start:busy s:idle s>,…]
 //              [faults=<job:text, '_' for ' ', '~' for '_'>,…]
-//        look so often, and say of each job as below (every: progress, pace: pace); queue these jobs again that
+//        ring: test these idle nodes together (rings.c), and say rung of it. Look so often, and say of each job as below (every: progress, pace: pace); queue these jobs again that
 //        run here and were queued again so often before; ended: native jobs whose devices idled, for their
 //        admin comments; faults: native jobs that met a fault of the node, for the same
 //   progress job=<id> node=<slurm node> [partition=] [qos=] devices=- cpu=<ms> output=<n> beat=<n>  (-1: not known)
@@ -51,6 +51,9 @@
 //     what the ranks of a job say of their last step; gpu -1: not known. A look that needs several lines has parts, from 0
 //     -> ok
 //     -> hangs action=<tell|requeue|drain> node=<of the slow rank> why=<text, to the line's end>
+//   rung node=<slurm node> devices=- id=<id> state=<on|passed|failed|ended|error> mbps=<n> why=<text, '_' for ' '>
+//     by `watch`, about the test of several idle nodes that this one leads; on: it is about to go on
+//     -> ok | fail <text>   fail: it is not wanted any more, because somebody's work came
 //   used job=<id> start=<epoch s> node=<slurm node> devices=-  -> hangs busy=<s> idle=<s>  what the devices of a native
 //        job did here so far, in device seconds
 //   noted job=<id> start=<epoch s> node=<slurm node> devices=-  by `watch`: its admin comment has it, or it need not

@@ -92,12 +92,41 @@ static void what_is_too_little_follows_from_the_median_of_the_others(void **stat
 	assert_true(w.least == 0 && !w.floor);
 }
 
+static void nodes_of_one_place_are_tested_together(void **state)
+{
+	const struct td_pool_group_rule r = {24 * HOUR, 3};
+	struct td_pool_group_node v[] = {
+		{true, NOW - 30 * HOUR, "r1"}, {true, NOW - 26 * HOUR, "r2"}, {true, NOW - 25 * HOUR, "r2"},
+		{true, NOW - 1 * HOUR, "r2"},  {true, NOW - 28 * HOUR, "r2"}, {false, NOW - 99 * HOUR, "r2"},
+		{true, NOW - 99 * HOUR, NULL}, {true, NOW - 2 * HOUR, "r3"},  {true, NOW - 3 * HOUR, "r3"},
+	};
+	size_t who[3];
+	int64_t again = 30000;
+	// One alone in its place is tested with nobody; who waits longest leads.
+	assert_int_equal(td_pool_probe_group(&r, v, 9, NOW, who, &again), 3);
+	assert_true(who[0] == 4 && who[1] == 1 && who[2] == 2 && again == 30000);
+	v[4].able = v[1].able = false; // who is tested with one that is not due, is tested again
+	assert_int_equal(td_pool_probe_group(&r, v, 9, NOW, who, &again), 2);
+	assert_true(who[0] == 2 && who[1] == 3);
+	v[2].able = false;
+	assert_int_equal(td_pool_probe_group(&r, v, 9, NOW, who, &again), 0);
+	assert_int_equal(again, 30000); // of the third place in 21 hours
+	v[8].last_ms = NOW - 24 * HOUR + 5000;
+	assert_int_equal(td_pool_probe_group(&r, v, 9, NOW, who, &again), 0);
+	assert_int_equal(again, 5000);
+	v[0].place = "r3"; // the node that was alone
+	assert_int_equal(td_pool_probe_group(&r, v, 9, NOW, who, &again), 3);
+	assert_true(who[0] == 0 && who[1] == 8 && who[2] == 7);
+	assert_int_equal(td_pool_probe_group(&r, v, 0, NOW, who, &again), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_was_not_tested_for_longest_comes_first),
 		cmocka_unit_test(the_budget_of_an_hour_holds),
 		cmocka_unit_test(it_is_asked_again_when_the_next_one_is_due),
+		cmocka_unit_test(nodes_of_one_place_are_tested_together),
 		cmocka_unit_test(what_is_too_little_follows_from_the_median_of_the_others),
 	};
 	return cmocka_run_group_tests_name("pool probe", tests, NULL, NULL);

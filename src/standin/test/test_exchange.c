@@ -1,4 +1,4 @@
-// rows: B5.2 B5.5
+// rows: B3.7 B5.2 B5.5
 // What the leader of a test of several nodes does when nodes fail it and time is short, by a clock and with nodes that
 // this file has.
 #include "standin/peer.h"
@@ -23,7 +23,11 @@ static struct {
 	int step_ms; // whatever a node does takes so long
 	bool witness;
 	enum wrong v[NODES + 1];
-	int accused; // -1: nobody
+	int accused;          // -1: nobody
+	int slow[2], slow_ms; // what lies between these two: a pair takes so long; -1: nothing
+	const char *state;    // of all nodes; NULL: idle
+	int left;             // so many steps later it is not wanted any more; 0: it is
+	char told[160];       // the line that accuses
 } world;
 
 static int index_of(const struct standin_peer *p)
@@ -57,7 +61,8 @@ int td_standin_command(char *const argv[], bool errors, int64_t deadline, char *
 	size_t len;
 	FILE *f = open_memstream(ret, &len);
 	for (int i = 0; i < world.n; i++)
-		fprintf(f, "NodeName=n%d NodeAddr=10.0.0.%d State=IDLE\n", i, i);
+		fprintf(f, "NodeName=n%d NodeAddr=10.0.0.%d State=%s\n", i, i,
+			world.state ? world.state : "IDLE+DYNAMIC_NORM");
 	if (world.witness && !argv[4])
 		fputs("NodeName=w NodeAddr=10.0.0.99 State=IDLE\n", f);
 	fclose(f);
@@ -121,6 +126,12 @@ const char *td_standin_peer_tell(struct standin_peer *p, int64_t deadline, const
 	enum wrong wrong = wrong_of(p);
 	if (!strncmp(fmt, "suspect", 7))
 		world.accused = index_of(p);
+	if (!strncmp(fmt, "suspect", 7)) {
+		va_list ap;
+		va_start(ap, fmt);
+		vsnprintf(world.told, sizeof(world.told), fmt, ap);
+		va_end(ap);
+	}
 	return does(p, deadline, wrong == QUITS, wrong == AWAY || wrong == DEAF) ? NULL : "it did not";
 }
 
@@ -128,6 +139,10 @@ bool td_standin_peers_ring(const struct standin_round *r)
 {
 	int64_t deadline = world.now + r->ms + STANDIN_SLACK_MS;
 	bool well = true;
+	if (r->n == 2 && world.slow_ms &&
+	    ((index_of(r->v[0]) == world.slow[0] && index_of(r->v[1]) == world.slow[1]) ||
+	     (index_of(r->v[0]) == world.slow[1] && index_of(r->v[1]) == world.slow[0])))
+		well = takes(world.slow_ms, world.now + r->ms);
 	for (int i = 0; i < r->n; i++) {
 		enum wrong wrong = wrong_of(r->v[i]);
 		int64_t begun = world.now;
@@ -215,11 +230,95 @@ static void short_time_blames_nobody_who_is_well(void **state)
 					}
 }
 
+static bool wanted(void *ctx)
+{
+	return !world.left || --world.left;
+}
+
+static enum standin_idle_end idle(int n, double least, int percent, struct standin_idle_said *ret)
+{
+	const struct standin_idle x = {"n0,n1,n2,n3", "n0", "key", 16384, least, percent, wanted, NULL, 55000};
+	world.n = n;
+	world.step_ms = 10;
+	world.accused = -1;
+	world.told[0] = '\0';
+	world.now = 0;
+	return td_standin_idle(&x, ret);
+}
+
+static void a_slow_link_of_idle_nodes_is_found(void **state)
+{
+	struct standin_idle_said s;
+	memset(&world, 0, sizeof(world));
+	assert_int_equal(idle(4, 0, 50, &s), STANDIN_IDLE_PASSED);
+	assert_true(world.accused < 0 && s.mbps > 0 && *s.a && !*s.node);
+
+	// 16 MiB in 20 ms are 838.9 MB/s, in 420 ms 39.9.
+	world.slow[0] = 1;
+	world.slow[1] = 2;
+	world.slow_ms = 400;
+	assert_int_equal(idle(4, 0, 0, &s), STANDIN_IDLE_PASSED); // nobody has said what is too slow
+	assert_true(!strcmp(s.a, "n1") && !strcmp(s.b, "n2") && s.mbps < 50);
+	assert_int_equal(idle(4, 0, 50, &s), STANDIN_IDLE_FAILED);
+	assert_string_equal(s.node, "n2");
+	assert_string_equal(s.partner, "n1");
+	assert_int_equal(world.accused, 2);
+	// Whom it was with, and what it has to do to be well again: half of what the others do.
+	assert_non_null(strstr(world.told, "suspect 0 10.0.0.1 =16384:"));
+	assert_non_null(strstr(world.told, "MB/s with n1 are less than"));
+	assert_int_equal(idle(2, 100, 0, &s), STANDIN_IDLE_PASSED); // these two have another link
+	world.slow[0] = 0;
+	world.slow[1] = 1;
+	assert_int_equal(idle(2, 100, 0, &s), STANDIN_IDLE_FAILED);
+	assert_true(!strcmp(s.node, "n1") && !strcmp(s.partner, "n0"));
+	world.slow_ms = 60000; // it never ends
+	assert_int_equal(idle(4, 0, 50, &s), STANDIN_IDLE_FAILED);
+	assert_true(!strcmp(s.node, "n1") && strstr(s.why, "no data with n0") && world.now <= 55000);
+	world.slow_ms = 0;
+	world.v[3] = STUCK;
+	assert_int_equal(idle(4, 0, 50, &s), STANDIN_IDLE_FAILED);
+	assert_string_equal(s.node, "n3");
+}
+
+// Whoever comes, and whenever: nobody is blamed then.
+static void work_that_comes_ends_it_and_blames_nobody(void **state)
+{
+	struct standin_idle_said s;
+	for (const char **v = (const char *[]){"MIXED", "IDLE+PLANNED", "ALLOCATED", "IDLE+DRAIN", "IDLE*", NULL}; *v;
+	     v++) {
+		memset(&world, 0, sizeof(world));
+		world.state = *v;
+		assert_int_equal(idle(3, 0, 50, &s), STANDIN_IDLE_ENDED);
+		assert_true(world.accused < 0);
+	}
+	for (int left = 1; left < 12; left++) {
+		memset(&world, 0, sizeof(world));
+		world.slow[1] = 1;
+		world.slow_ms = 400;
+		world.left = left;
+		enum standin_idle_end end = idle(3, 100, 0, &s);
+		assert_int_equal(end, world.left ? STANDIN_IDLE_FAILED : STANDIN_IDLE_ENDED);
+		assert_true(world.left ? world.accused > 0 : world.accused < 0);
+	}
+}
+
+static void what_is_slow_follows_from_the_median_of_the_pairs(void **state)
+{
+	const double v[] = {100, 90, 10, -1, 0, 110};
+	assert_true(td_standin_slow_below(v, 6, 50, 0) == 47.5);
+	assert_true(td_standin_slow_below(v, 6, 50, 60) == 60);
+	assert_true(td_standin_slow_below(v, 2, 50, 0) == 0); // two do not say which one is slow
+	assert_true(td_standin_slow_below(v, 6, 0, 0) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_to_blame),
 		cmocka_unit_test(a_node_that_is_cut_off_blames_nobody),
+		cmocka_unit_test(a_slow_link_of_idle_nodes_is_found),
+		cmocka_unit_test(work_that_comes_ends_it_and_blames_nobody),
+		cmocka_unit_test(what_is_slow_follows_from_the_median_of_the_pairs),
 		cmocka_unit_test(short_time_blames_nobody_who_is_well),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
