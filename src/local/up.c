@@ -127,7 +127,8 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 						  {"tandem-container", "spank"},
 						  {"tandem-spank.so", "spank"},
 						  {"tandem-scratch.so", "spank"},
-						  {"tandem-filter.so", "spank"}};
+						  {"tandem-filter.so", "spank"},
+						  {"tandem-login.so", "spank"}};
 	int r = 0;
 	for (size_t n = 0; n < TD_LEN(programs) && !r; n++)
 		r = install_one(i, programs[n][0], programs[n][1], err);
