@@ -136,6 +136,13 @@ def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
     wait_for("its jobs have it", lambda: sees("ann") == "gold\n")
     wait_for("and its pods", lambda: ":/vault:" in notes()["tandem.dev/storage"])
     assert sees("bob") == "", "he only looks"
+    wait_for("and his logins", lambda: as_(pool, "ann", "cat /vault/f").stdout == "gold\n")
+    # One login with it, one in mounts of a user namespace, and one that is older than the grant.
+    begin = "setsid sleep 1000 >/dev/null 2>&1 & echo $!"
+    kept = [as_(pool, "ann", s).stdout.strip() for s in (begin, f"unshare -Urm sh -c 'mkdir -p /tmp/ann && mount --bind /vault /tmp/ann && umount -l /tmp 2>/dev/null; {begin}'")]
+    other = as_(pool, "bob", begin).stdout.strip()
+    lives = lambda pid: pool.cmd("shell", "--user", "root", "--", "test", "-e", f"/proc/{pid}", check=False).returncode == 0
+    assert all(map(lives, [*kept, other, left]))
     assert "tandem.dev/storage-claims" not in notes()
     for name in ("home", "other"):
         pool.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "lab"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
@@ -143,6 +150,8 @@ def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
     pool.kubectl("delete", "tenant", "lab", "--wait=false")
     pool.kubectl("delete", "namespace", "lab", "--wait=false")
     wait_for("ann has it no more", lambda: sees("ann") == "")
+    wait_for("nor do her logins", lambda: not any(map(lives, kept)) and as_(pool, "ann", "ls /vault").stdout == "")
+    assert lives(other) and lives(left), "nobody else's login ends"
 
 
 @pytest.mark.feature("A2.1", "A13.3")
