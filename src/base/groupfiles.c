@@ -3,22 +3,22 @@
 
 #include <string.h>
 
-struct word {
+struct groupfile_word {
 	const char *s;
 	size_t n;
 };
 
 // The next word of the line. False: the line has ended.
-static bool next(const char **at, struct word *ret)
+static bool next(const char **at, struct groupfile_word *ret)
 {
 	const char *s = *at + strspn(*at, " ");
 	size_t n = strcspn(s, " \n");
 	*at = s + n;
-	*ret = (struct word){s, n};
+	*ret = (struct groupfile_word){s, n};
 	return n > 0;
 }
 
-static bool is(struct word w, const char *text)
+static bool is(struct groupfile_word w, const char *text)
 {
 	return w.n == strlen(text) && !memcmp(w.s, text, w.n);
 }
@@ -29,7 +29,7 @@ static const char *line_after(const char *at)
 	return *at ? at + 1 : at;
 }
 
-static bool in_set(const char *set, size_t n, struct word name)
+static bool in_set(const char *set, size_t n, struct groupfile_word name)
 {
 	for (size_t i = 0; i < n;) {
 		const char *comma = memchr(set + i, ',', n - i);
@@ -48,7 +48,7 @@ void td_groupfiles_begin(struct td_groupfiles *g, const char *text, const char *
 	g->n_set = 0;
 	for (const char *line = text; user && *line; line = line_after(line)) {
 		const char *at = line;
-		struct word kind, set, who;
+		struct groupfile_word kind, set, who;
 		if (!next(&at, &kind) || !is(kind, "people") || !next(&at, &set))
 			continue;
 		while (next(&at, &who))
@@ -60,7 +60,7 @@ void td_groupfiles_begin(struct td_groupfiles *g, const char *text, const char *
 	}
 }
 
-static bool take(struct td_groupfiles *g, struct word name, struct word path)
+static bool take(struct td_groupfiles *g, struct groupfile_word name, struct groupfile_word path)
 {
 	if (name.n >= sizeof(g->name) || path.n >= sizeof(g->path) || name.s[0] == '.' || path.s[0] != '/' ||
 	    memchr(name.s, '/', name.n) || memchr(name.s, ',', name.n))
@@ -76,7 +76,7 @@ bool td_groupfiles_next(struct td_groupfiles *g)
 {
 	while (*g->at) {
 		const char *at = g->at;
-		struct word kind, name, path;
+		struct groupfile_word kind, name, path;
 		g->at = line_after(at);
 		if (next(&at, &kind) && is(kind, "file") && next(&at, &name) && next(&at, &path) &&
 		    (!g->set || in_set(g->set, g->n_set, name)) && take(g, name, path))
@@ -87,5 +87,5 @@ bool td_groupfiles_next(struct td_groupfiles *g)
 
 bool td_groupfiles_has(const struct td_groupfiles *g, const char *name)
 {
-	return !g->set || in_set(g->set, g->n_set, (struct word){name, strlen(name)});
+	return !g->set || in_set(g->set, g->n_set, (struct groupfile_word){name, strlen(name)});
 }

@@ -152,8 +152,7 @@ char *td_op_storage_people(struct td_op_tenant_pass *p, size_t *ret_left)
 	const struct td_pool_storage_group *groups;
 	size_t n = groups_of(p, &groups), i, len;
 	yyjson_val *list = td_jget(root_of(p), "spec.storage"), *x;
-	struct td_pool_storage_file *files =
-		td_arena_alloc(p->arena, (yyjson_arr_size(list) + 1) * sizeof(*files));
+	struct td_pool_storage_file *files = td_arena_alloc(p->arena, (yyjson_arr_size(list) + 1) * sizeof(*files));
 	struct td_pool_storage_list l = {.files = files};
 	struct grants all = {0};
 	yyjson_arr_foreach (list, i, len, x) {
@@ -182,7 +181,8 @@ static long long people_of(const struct td_pool_storage_group *g, const char *li
 	td_auto_strv struct td_strv lines = {0};
 	td_strv_split(&lines, list, '\n');
 	for (size_t i = 0; i < lines.n; i++) {
-		const char *set = lines.v[i] + strlen(PEOPLE), *end = td_starts(lines.v[i], PEOPLE) ? strchr(set, ' ') : NULL;
+		const char *set = lines.v[i] + strlen(PEOPLE),
+			   *end = td_starts(lines.v[i], PEOPLE) ? strchr(set, ' ') : NULL;
 		bool any = false;
 		if (!end)
 			continue;
@@ -240,8 +240,7 @@ void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, y
 		td_jm_str(d, x, "requested", td_quantity_format_bytes(v[i].bytes, text, sizeof(text)));
 		if (!v[i].n_files)
 			continue;
-		td_jm_int(d, x, "people",
-			  people_of(&v[i], people ? td_jstr_or(people->root, "data.files", "") : ""));
+		td_jm_int(d, x, "people", people_of(&v[i], people ? td_jstr_or(people->root, "data.files", "") : ""));
 		yyjson_mut_val *files = td_jm_arr(d, x, "fileSystems");
 		for (size_t k = 0; k < v[i].n_files; k++)
 			yyjson_mut_arr_add_strcpy(d, files, v[i].files[k]);

@@ -71,7 +71,7 @@ int td_groupkeep_login(const char *user, char **command)
 	return 127;
 }
 
-struct look {
+struct groupkeep_pass {
 	struct td_groupmount *own; // of the pod
 	size_t n_own;
 	ino_t ns, user; // the pod's namespaces
@@ -88,7 +88,7 @@ static int read_mounts(const char *pid, struct td_buf *b)
 	return td_file_read(path, MOST_TEXT, b, NULL);
 }
 
-static int read_own(struct look *l, struct td_error *err)
+static int read_own(struct groupkeep_pass *l, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
 	struct stat mnt, user;
@@ -104,7 +104,7 @@ static int read_own(struct look *l, struct td_error *err)
 }
 
 // Whose the process is. False: it has ended, or nothing says.
-static bool whose(const struct look *l, const char *pid, uid_t *ret)
+static bool whose(const struct groupkeep_pass *l, const char *pid, uid_t *ret)
 {
 	td_auto_free char *path = td_asprintf("/proc/%s/ns/user", pid), *status = td_asprintf("/proc/%s/status", pid);
 	td_auto_buf struct td_buf b = {0};
@@ -143,7 +143,7 @@ static char *ask_name(uid_t uid)
 	return td_strndup(td_buf_str(&b), strcspn(td_buf_str(&b), ":"));
 }
 
-static const char *name_of(struct look *l, uid_t uid)
+static const char *name_of(struct groupkeep_pass *l, uid_t uid)
 {
 	if (uid == l->named)
 		return l->name;
@@ -154,20 +154,21 @@ static const char *name_of(struct look *l, uid_t uid)
 }
 
 // What the process sees that is not its user's; "": nothing. Its mounts are those of `text`.
-static void strange(const struct look *l, char *text, const char *user, char name[TD_GROUPFILE_NAME])
+static void strange(const struct groupkeep_pass *l, char *text, const char *user, char name[TD_GROUPFILE_NAME])
 {
 	struct td_groupfiles g;
 	struct td_groupmount m;
 	name[0] = '\0';
 	td_groupfiles_begin(&g, l->list, user);
-	for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line && !*name; line = strtok_r(NULL, "\n", &rest)) {
+	for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line && !*name;
+	     line = strtok_r(NULL, "\n", &rest)) {
 		const char *of = td_groupmount_read(line, NULL, &m) ? td_groupmount_of(l->own, l->n_own, &m) : NULL;
 		if (of && !td_groupfiles_has(&g, of))
 			snprintf(name, TD_GROUPFILE_NAME, "%s", of);
 	}
 }
 
-static void look_at(struct look *l, const char *pid)
+static void look_at(struct groupkeep_pass *l, const char *pid)
 {
 	td_auto_free char *path = td_asprintf("/proc/%s/ns/mnt", pid);
 	td_auto_buf struct td_buf b = {0};
@@ -189,7 +190,7 @@ static void look_at(struct look *l, const char *pid)
 	l->ended[l->n_ended++] = (pid_t)atoi(pid);
 }
 
-static int each(struct look *l, struct td_error *err)
+static int each(struct groupkeep_pass *l, struct td_error *err)
 {
 	DIR *d = opendir("/proc");
 	if (!d)
@@ -203,7 +204,7 @@ static int each(struct look *l, struct td_error *err)
 
 int td_groupkeep_look(struct td_error *err)
 {
-	struct look l = {.list = td_groupfs_read(TD_GROUPFS_LIST)};
+	struct groupkeep_pass l = {.list = td_groupfs_read(TD_GROUPFS_LIST)};
 	// No list: it may be on its way. Nobody sees what he did not see before.
 	int r = l.list ? read_own(&l, err) : 0;
 	if (!r && l.list)

@@ -47,7 +47,7 @@ static void say(const struct pam_handle *h, const char *text)
 }
 
 // A login without them is better than none: what is not shown stays closed.
-int pam_sm_open_session(struct pam_handle *h, int flags, int argc, const char **argv)
+EXPORT int pam_sm_open_session(struct pam_handle *h, int flags, int argc, const char **argv)
 {
 	(void)flags, (void)argc, (void)argv;
 	char room[16 << 10], why[256] = "", text[512];
@@ -66,7 +66,7 @@ int pam_sm_open_session(struct pam_handle *h, int flags, int argc, const char **
 	return PAM_SUCCESS;
 }
 
-int pam_sm_close_session(struct pam_handle *h, int flags, int argc, const char **argv)
+EXPORT int pam_sm_close_session(struct pam_handle *h, int flags, int argc, const char **argv)
 {
 	(void)h, (void)flags, (void)argc, (void)argv;
 	return PAM_SUCCESS; // its mounts end with its processes

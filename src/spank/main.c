@@ -457,8 +457,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*f)(int argc, char **argv);
-	} modes[] = {{"prepare", ask},     {"enter", enter},     {"start", start},    {"started", td_ct_started},
-		     {"release", release}, {"pull", pull},       {"list", list},      {"keep", keep},
+	} modes[] = {{"prepare", ask},     {"enter", enter},     {"start", start},     {"started", td_ct_started},
+		     {"release", release}, {"pull", pull},       {"list", list},       {"keep", keep},
 		     {"fresh", fresh},     {"scratch", scratch}, {"filter", filtered}, {"files", files}};
 	for (size_t i = 0; argc > 1 && i < TD_LEN(modes); i++)
 		if (!strcmp(modes[i].name, argv[1]))

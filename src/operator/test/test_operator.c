@@ -1728,12 +1728,13 @@ static void test_file_systems_of_groups(void **state)
 		assert_string_equal(td_buf_str(&b), rows[i].paths);
 		// A login pod that has one has what shows it; one without has no such rights.
 		td_op_storage_logins(d, root, td_json_root(sc), true);
-		assert_string_equal(td_jm_getstr(root, "containers.[0].securityContext.capabilities.add.[0]"), "SYS_ADMIN");
+		assert_string_equal(td_jm_getstr(root, "containers.[0].securityContext.capabilities.add.[0]"),
+				    "SYS_ADMIN");
 		assert_non_null(td_op_named(root, "volumes", "filters"));
 	}
-	td_auto(td_json_unref) struct td_json *none =
-		Y("spec: {storage: [{name: v, mountPath: /v, claim: c, where: compute}, {name: w, mountPath: /w, claim: c}], "
-		  "storageGroups: [{name: g, fileSystems: [v]}]}");
+	td_auto(td_json_unref) struct td_json *none = Y("spec: {storage: [{name: v, mountPath: /v, claim: c, where: "
+							"compute}, {name: w, mountPath: /w, claim: c}], "
+							"storageGroups: [{name: g, fileSystems: [v]}]}");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *bare = td_jm_new();
 	yyjson_mut_arr_add_obj(bare, td_jm_arr(bare, yyjson_mut_doc_get_root(bare), "containers"));
 	td_op_storage_logins(bare, yyjson_mut_doc_get_root(bare), td_json_root(none), true);

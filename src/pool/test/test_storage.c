@@ -1,7 +1,7 @@
 // rows: C1.2 C8.1
 // A Tenant's storage over its namespaces: the sum holds at every moment, and whoever needs room gets it. Storage groups.
-#include "pool/storage.h"
 #include "base/groupfiles.h"
+#include "pool/storage.h"
 #include "pool/storagegroup.h"
 #include "pool/storagelist.h"
 
@@ -231,14 +231,17 @@ static void has(const char *text, const char *user, char *ret, size_t n)
 static void the_list_says_who_has_what(void **state)
 {
 	(void)state;
-	static const struct td_pool_storage_file files[] = {{"vault", "/vault"}, {"fast", "/mnt/fast"}, {"none", "/none"}};
-	struct td_pool_storage_has v[] = {{"eve", 0}, {"bob", 1}, {"ann", 0}, {"ann", 1}, {"bob", 0}, {"cid", 1}, {"ann", 0}};
+	static const struct td_pool_storage_file files[] = {
+		{"vault", "/vault"}, {"fast", "/mnt/fast"}, {"none", "/none"}};
+	struct td_pool_storage_has v[] = {{"eve", 0}, {"bob", 1}, {"ann", 0}, {"ann", 1},
+					  {"bob", 0}, {"cid", 1}, {"ann", 0}};
 	struct td_pool_storage_list l = {files, 3, v, TD_LEN(v)};
 	char seen[200];
 	size_t left = 9;
 	td_auto_free char *text = td_pool_storage_text(&l, TD_STORAGE_LIST_MOST, &left);
-	assert_string_equal(text, "file vault /vault\nfile fast /mnt/fast\nfile none /none\npeople fast cid\npeople vault eve\n"
-				  "people vault,fast ann bob\n");
+	assert_string_equal(
+		text, "file vault /vault\nfile fast /mnt/fast\nfile none /none\npeople fast cid\npeople vault eve\n"
+		      "people vault,fast ann bob\n");
 	assert_int_equal(left, 0);
 	has(text, "ann", seen, sizeof(seen));
 	assert_string_equal(seen, "vault=/vault fast=/mnt/fast");
@@ -250,9 +253,11 @@ static void the_list_says_who_has_what(void **state)
 	assert_string_equal(seen, "vault=/vault fast=/mnt/fast none=/none");
 	// In any order, and with nobody.
 	struct td_pool_storage_has w[] = {{"bob", 0}, {"cid", 1}, {"ann", 1}, {"ann", 0}, {"eve", 0}, {"bob", 1}};
-	td_auto_free char *same = td_pool_storage_text(&(struct td_pool_storage_list){files, 3, w, TD_LEN(w)}, TD_STORAGE_LIST_MOST, &left);
+	td_auto_free char *same = td_pool_storage_text(&(struct td_pool_storage_list){files, 3, w, TD_LEN(w)},
+						       TD_STORAGE_LIST_MOST, &left);
 	assert_string_equal(same, text);
-	td_auto_free char *nobody = td_pool_storage_text(&(struct td_pool_storage_list){files, 1, NULL, 0}, TD_STORAGE_LIST_MOST, &left);
+	td_auto_free char *nobody =
+		td_pool_storage_text(&(struct td_pool_storage_list){files, 1, NULL, 0}, TD_STORAGE_LIST_MOST, &left);
 	assert_string_equal(nobody, "file vault /vault\n");
 	// Who is beyond the room has nothing; the others have what they have.
 	td_auto_free char *cut = td_pool_storage_text(&l, strlen(text) - 1, &left);
@@ -292,7 +297,8 @@ static void ten_thousand_people_of_ten_groups_fit(void **state)
 			snprintf(name, sizeof(name), "u%031zu", i * 7919 % PEOPLE);
 			td_groupfiles_begin(&g, text, name);
 			for (size_t f = 0; f < FILES; f++)
-				assert_int_equal(td_groupfiles_has(&g, files[f].name), !teams || ((i % SETS + 1) * 37 >> f & 1));
+				assert_int_equal(td_groupfiles_has(&g, files[f].name),
+						 !teams || ((i % SETS + 1) * 37 >> f & 1));
 		}
 		has(text, "root", seen, sizeof(seen));
 		assert_string_equal(seen, "");
