@@ -22,9 +22,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MOST_MOUNTS = 4096, MOST_TEXT = 16 << 20, HUP_S = 2 };
+enum { MOST_MOUNTS = 4096, MOST_TEXT = 16 << 20, MOST_ENDED = 256, HUP_S = 2 };
 
 bool td_groupmount_read(const char *line, const char *dir, struct td_groupmount *ret)
 {
@@ -76,10 +77,10 @@ struct groupkeep_pass {
 	size_t n_own;
 	ino_t ns, user; // the pod's namespaces
 	char *list;
-	uid_t named; // whom `name` is of
-	char *name;  // NULL: he has none
-	pid_t *ended;
-	size_t n_ended;
+	uid_t named;           // whom `name` is of
+	char *name;            // NULL: he has none
+	int ended[MOST_ENDED]; // they had SIGHUP
+	size_t n_ended, n_all;
 };
 
 static int read_mounts(const char *pid, struct td_buf *b)
@@ -168,7 +169,8 @@ static void strange(const struct groupkeep_pass *l, char *text, const char *user
 	}
 }
 
-static void look_at(struct groupkeep_pass *l, const char *pid)
+// Does it see what is not its user's? Says so.
+static bool ends(struct groupkeep_pass *l, const char *pid)
 {
 	td_auto_free char *path = td_asprintf("/proc/%s/ns/mnt", pid);
 	td_auto_buf struct td_buf b = {0};
@@ -177,17 +179,39 @@ static void look_at(struct groupkeep_pass *l, const char *pid)
 	struct stat st;
 	uid_t uid;
 	if (stat(path, &st) || st.st_ino == l->ns || !whose(l, pid, &uid) || !uid || read_mounts(pid, &b) || !b.len)
-		return;
+		return false;
 	td_auto_free char *text = td_strdup(td_buf_str(&b));
 	strange(l, text, "", name); // does it see any?
 	if (!*name || !(user = name_of(l, uid)))
-		return;
+		return false;
 	strange(l, b.s, user, name);
-	if (!*name || kill((pid_t)atoi(pid), SIGHUP))
+	if (*name)
+		td_info("storage: %s has %s no more; his process %s here is ended", user, name, pid);
+	return *name;
+}
+
+static int signal_to(int fd, int sig)
+{
+	return (int)syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+}
+
+// By a descriptor: the number may be another's a moment later.
+static void look_at(struct groupkeep_pass *l, const char *pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, atoi(pid), 0);
+	if (fd < 0)
 		return;
-	td_info("storage: %s has %s no more; his process %s here is ended", user, name, pid);
-	l->ended = td_realloc(l->ended, (l->n_ended + 1) * sizeof(*l->ended));
-	l->ended[l->n_ended++] = (pid_t)atoi(pid);
+	if (!ends(l, pid)) {
+		close(fd);
+		return;
+	}
+	l->n_all++;
+	if (l->n_ended < MOST_ENDED && !signal_to(fd, SIGHUP)) {
+		l->ended[l->n_ended++] = fd;
+		return;
+	}
+	signal_to(fd, SIGKILL);
+	close(fd);
 }
 
 static int each(struct groupkeep_pass *l, struct td_error *err)
@@ -211,12 +235,13 @@ int td_groupkeep_look(struct td_error *err)
 		r = each(&l, err);
 	if (l.n_ended)
 		sleep(HUP_S);
-	for (size_t i = 0; i < l.n_ended; i++)
-		kill(l.ended[i], SIGKILL);
-	r = r ? r : (int)l.n_ended;
+	for (size_t i = 0; i < l.n_ended; i++) {
+		signal_to(l.ended[i], SIGKILL);
+		close(l.ended[i]);
+	}
+	r = r ? r : (int)l.n_all;
 	free(l.own);
 	free(l.list);
 	free(l.name);
-	free(l.ended);
 	return r;
 }

@@ -447,9 +447,10 @@ static int files(int argc, char **argv)
 		return td_groupkeep_login(argv[2], argv + 3);
 	if (argc != 2 || strcmp(argv[1], "keep") != 0)
 		return td_command_wrong("container files", "it takes login USER COMMAND…, or keep");
-	if (td_groupkeep_look(&err) < 0)
+	int r = td_groupkeep_look(&err);
+	if (r < 0)
 		return fprintf(stderr, "tandem-container: %s\n", err.msg), 1;
-	return 0;
+	return r ? 3 : 0; // 3: there may be more, begun in the meantime
 }
 
 int main(int argc, char **argv)

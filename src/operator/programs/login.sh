@@ -45,7 +45,7 @@ while sleep 2; do
 	if [ -n "${TD_GROUPS:-}" ]; then
 		# shellcheck disable=SC3013
 		[ /etc/tandem/filters/files -ot /run/tandem-groups ] || { : >/run/tandem-groups && looks=5; }
-		[ "$looks" = 0 ] || { looks=$((looks - 1)) && /opt/tandem/tandem-container files keep 2>&3; }
+		[ "$looks" = 0 ] || { looks=$((looks - 1)) && /opt/tandem/tandem-container files keep 2>&3; } || [ $? != 3 ] || looks=5
 	fi
 	# By the time of the link first that a kubelet changes, where one has mounted them, which costs no process.
 	# shellcheck disable=SC3013
