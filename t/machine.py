@@ -60,7 +60,7 @@ class Machine:
         for d in ("upper/etc", "upper/opt/tandem-lib", "upper/usr/bin", "upper/usr/lib/tandem", "work", "root"):
             (self.dir / d).mkdir(parents=True)
         build = pathlib.Path(self.pool.tandem).parents[1]
-        for path in ("standin/tandem-standin", "spank/tandem-container", "spank/tandem-spank.so", "spank/tandem-scratch.so", "spank/tandem-filter.so"):
+        for path in ("standin/tandem-standin", "spank/tandem-container", "spank/tandem-spank.so", "spank/tandem-scratch.so", "spank/tandem-filter.so", "spank/tandem-login.so"):
             shutil.copy(build / path, self.dir / "upper/usr" / ("bin" if path.startswith("standin") else "lib/tandem"))
         shutil.copy(self.pool.tandem, self.lib / "tandem")
         for line in subprocess.run(["ldd", self.pool.tandem], capture_output=True, text=True, check=True).stdout.splitlines():

@@ -54,7 +54,7 @@ def cached_archive(name, root):
 def tandem_archive(build, path):
     """Writes an image with Tandem's programs and the libraries that they need."""
     files = {"/usr/bin/tandem": f"{build}/src/cmd/tandem", "/usr/bin/tandem-standin": f"{build}/src/standin/tandem-standin",
-             **{f"/usr/lib/tandem/{f}": f"{build}/src/spank/{f}" for f in ("tandem-container", "tandem-spank.so", "tandem-scratch.so", "tandem-filter.so")}}
+             **{f"/usr/lib/tandem/{f}": f"{build}/src/spank/{f}" for f in ("tandem-container", "tandem-spank.so", "tandem-scratch.so", "tandem-filter.so", "tandem-login.so")}}
     for lib in re.findall(r"(?:=> )?(/\S+) \(0x", subprocess.run(["ldd", files["/usr/bin/tandem"]], stdout=subprocess.PIPE, text=True, check=True).stdout):
         files[lib] = lib
     image.archive(path, TANDEM_IMAGE, files=files, command=["/usr/bin/tandem"])

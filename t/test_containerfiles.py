@@ -54,7 +54,7 @@ def test_tandem():
     assert all(f"echo {line} >> /etc/{f}" in users for f, text in (("passwd", build.PASSWD), ("group", build.GROUP)) for line in text.splitlines() if "tandem" in line)
     copied, beside = [shlex.split(rest) for word, rest in image if word == "COPY"]
     assert copied == ["--from=build", "/build/src/cmd/tandem", "/build/src/standin/tandem-standin", "/usr/bin/"]
-    assert beside == ["--from=build", "/build/src/spank/tandem-container", "/build/src/spank/tandem-spank.so", "/build/src/spank/tandem-scratch.so", "/build/src/spank/tandem-filter.so", "/usr/lib/tandem/"]
+    assert beside == ["--from=build", "/build/src/spank/tandem-container", "/build/src/spank/tandem-spank.so", "/build/src/spank/tandem-scratch.so", "/build/src/spank/tandem-filter.so", "/build/src/spank/tandem-login.so", "/usr/lib/tandem/"]
     assert all(place.removeprefix("/build/") in (IMAGES / "build").read_text() for place in [*copied[1:-1], *beside[1:-1]])
     # What it is built with is what tools/setup installs for building, without the tests' own.
     setup = re.search(r"\bbuild\)(.*?);;", (ROOT / "tools/setup").read_text(), re.S)[1]

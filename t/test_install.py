@@ -80,7 +80,7 @@ def test_installed_programs_work(build, tmp_path):
     assert r.returncode == 0, r.stdout + r.stderr
     files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     prefix = "usr/local/"
-    want = {f"{prefix}bin/tandem", f"{prefix}bin/tandem-standin", *(f"{prefix}lib/tandem/{f}" for f in ("tandem-supervise", "tandem-container", "tandem-spank.so", "tandem-scratch.so", "tandem-filter.so"))}
+    want = {f"{prefix}bin/tandem", f"{prefix}bin/tandem-standin", *(f"{prefix}lib/tandem/{f}" for f in ("tandem-supervise", "tandem-container", "tandem-spank.so", "tandem-scratch.so", "tandem-filter.so", "tandem-login.so"))}
     want |= {f"{prefix}share/man/man{p[-1]}/{p}" for p in PAGES}
     want |= {f"{prefix}share/tandem/crds/{p.name}" for p in (ROOT / "deploy/crds").iterdir()}
     want.add(f"{prefix}include/tandem/policy.h")

@@ -13,7 +13,7 @@ USERS = [{"name": "researcher", "uid": 1000}, {"name": "pods", "uid": 2000}, {"n
 STORAGE = [{"name": "home", "mountPath": "/home", "claim": "home"}, {"name": "projects", "mountPath": "/projects", "claim": "projects", "perGroup": True},
            {"name": "scratch", "mountPath": "/scratch", "hostPath": "/var/scratch", "where": "compute", "perUser": True},
            {"name": "data", "mountPath": "/data/sets", "claim": "projects", "subPath": "sets", "readOnly": True, "where": "login"},
-           {"name": "vault", "mountPath": "/vault", "claim": "projects", "subPath": "vault", "where": "compute"}]
+           {"name": "vault", "mountPath": "/vault", "claim": "projects", "subPath": "vault"}]
 GROUPS = [{"name": "secret", "fileSystems": ["vault"], "users": ["eve"]}]
 
 
@@ -102,16 +102,29 @@ def test_each_user_has_a_scratch_directory_of_his_own_on_each_node(pool):
 @pytest.mark.feature("A13.3", "C8.1")
 def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
     """For deploy/manifests/mutating.yaml, which cannot look: t/test_policy.py shows what it does with it. A file system of a storage group is
-    there, and in the jobs of its people, when it has been granted to the Tenant; nobody else's job reaches it."""
+    there, and in the jobs and logins of its people, when it has been granted to the Tenant; nobody else's reach it, and who has it no more
+    keeps no login with it."""
     notes = lambda: pool.get("namespace", "lab")["metadata"].get("annotations", {})
     vault = f"{pool.home}/shared/claims/slurm/projects/vault"
     os.chmod(vault, 0o777)
     pathlib.Path(vault, "f").write_text("gold\n")
     sees = lambda user: srun(pool, user, "cat /vault/f || :; ls /var/lib/tandem/groups/vault || :", "-w", "n1")
     assert not os.path.exists(f"{pool.home}/shared/claims/slurm/projects/vault/mine")
-    # One user by his name; it is nowhere in a login pod, and what slurmd writes for somebody does not get there.
+    # One user by his name; what slurmd writes for somebody does not get there.
     wait_for("eve has it", lambda: sees("eve") == "gold\n")
-    assert sees("ann") == sees("bob") == "" and as_(pool, "eve", "ls /vault").returncode
+    wait_for("in a login too", lambda: as_(pool, "eve", "cat /vault/f").stdout == "gold\n")
+    assert sees("ann") == sees("bob") == ""
+    # By ssh as well. Another's login finds it neither at its path nor where it lies, and not by the process of who has it.
+    ssh = "ssh -qi .ssh/key -o StrictHostKeyChecking=no -o BatchMode=yes localhost"
+    key = "umask 77; mkdir -p .ssh; [ -e .ssh/key ] || { ssh-keygen -qN '' -t ed25519 -f .ssh/key; cat .ssh/key.pub >>.ssh/authorized_keys; }; "
+    assert as_(pool, "eve", key + ssh + " cat /vault/f").stdout == "gold\n"
+    left = as_(pool, "eve", ssh + " 'setsid sleep 1000 >/dev/null 2>&1 & echo $!'").stdout.strip()
+    tries = f"""ls /vault /var/lib/tandem/groups/vault /proc/{left}/root/vault /proc/{left}/cwd/; nsenter -m -t {left} ls /vault; umount /vault
+        unshare -Urm sh -c 'ls /vault /var/lib/tandem/groups/vault /proc/{left}/root/vault; /opt/tandem/tandem-container files login eve ls /vault'
+        /opt/tandem/tandem-container files login eve ls /vault; find / -xdev -name f 2>/dev/null"""
+    for r in (as_(pool, "bob", tries), as_(pool, "bob", f"{key}{ssh} <<'END'\n{tries}\nEND")):
+        assert "f" not in [os.path.basename(w) for w in r.stdout.split()], r.stdout
+    assert as_(pool, "eve", f"umount /vault; unshare -Urm sh -c 'umount /vault; mount -o remount,suid /vault'; ls /vault; {ssh} ls /vault").stdout == "f\nf\n"
     for path in ("/vault", "/var/lib/tandem/groups/vault"):
         r = pool.as_user("bob", "sh", "-c", f"salloc -w n1 sh -c 'sbcast -f /etc/hostname {path}/mine; srun unshare -Urm sh -c \"umount {path}; ls {path}\"'", check=False)
         assert "mine" not in os.listdir(vault) and "f" not in r.stdout.split(), r.stdout
@@ -123,6 +136,13 @@ def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
     wait_for("its jobs have it", lambda: sees("ann") == "gold\n")
     wait_for("and its pods", lambda: ":/vault:" in notes()["tandem.dev/storage"])
     assert sees("bob") == "", "he only looks"
+    wait_for("and his logins", lambda: as_(pool, "ann", "cat /vault/f").stdout == "gold\n")
+    # One login with it, one in mounts of a user namespace, and one that is older than the grant.
+    begin = "setsid sleep 1000 >/dev/null 2>&1 & echo $!"
+    kept = [as_(pool, "ann", s).stdout.strip() for s in (begin, f"unshare -Urm sh -c 'mkdir -p /tmp/ann && mount --bind /vault /tmp/ann; {begin}'")]
+    other = as_(pool, "bob", begin).stdout.strip()
+    lives = lambda pid: pool.cmd("shell", "--user", "root", "--", "test", "-e", f"/proc/{pid}", check=False).returncode == 0
+    assert all(map(lives, [*kept, other, left]))
     assert "tandem.dev/storage-claims" not in notes()
     for name in ("home", "other"):
         pool.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "lab"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
@@ -130,6 +150,8 @@ def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
     pool.kubectl("delete", "tenant", "lab", "--wait=false")
     pool.kubectl("delete", "namespace", "lab", "--wait=false")
     wait_for("ann has it no more", lambda: sees("ann") == "")
+    wait_for("nor do her logins", lambda: not any(map(lives, kept)) and as_(pool, "ann", "ls /vault").stdout == "")
+    assert lives(other) and lives(left), "nobody else's login ends"
 
 
 @pytest.mark.feature("A2.1", "A13.3")

@@ -403,6 +403,20 @@ static void services_table(yyjson_val *v)
 	}
 }
 
+// "Storage secret: 14 claims for 40Ti, vault for 3 people"
+static void storage_group(yyjson_val *group)
+{
+	yyjson_val *files = td_jget(group, "fileSystems"), *f;
+	size_t i, n;
+	printf("Storage %s: %lld claims for %s", td_jstr_or(group, "name", "?"), td_jint(group, "claims", 0),
+	       td_jstr_or(group, "requested", "?"));
+	yyjson_arr_foreach (files, i, n, f)
+		printf("%s%s", i ? " and " : ", ", yyjson_is_str(f) ? yyjson_get_str(f) : "?");
+	if (yyjson_arr_size(files))
+		printf(" for %lld people", td_jint(group, "people", 0));
+	printf("\n");
+}
+
 static void slurm_line(yyjson_val *x)
 {
 	const char *name = td_jstr(x, "name");
@@ -412,8 +426,7 @@ static void slurm_line(yyjson_val *x)
 	yyjson_val *group;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(x, "storageGroups"), i, n, group)
-		printf("Storage %s: %lld claims for %s\n", td_jstr_or(group, "name", "?"), td_jint(group, "claims", 0),
-		       td_jstr_or(group, "requested", "?"));
+		storage_group(group);
 }
 
 static void table(yyjson_val *v)

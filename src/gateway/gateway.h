@@ -32,6 +32,7 @@
 //   sessions.[ch]              sessions: pods of people, what is shown of them, their end
 //   session_start.c            starts one
 //   session_devices.c          its GPUs: a number, or a claim
+//   session_files.c            the file systems of its owner's storage groups
 //   session_kind.c             what may run in one: a terminal, Jupyter, any command
 //   session_looks.c            where is looked for them, and how often
 //   session_pass.c             the proxy in front of them

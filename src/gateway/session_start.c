@@ -286,6 +286,8 @@ int td_session_make(struct td_gateway_ask *q, const char *ns, const char *id, in
 		 set ? td_session_other_image(g, set) : g->o.image, d);
 	finish(q, d);
 	add_home(q, set, ns, d);
+	if (!set)
+		td_session_files(q, sc->root, ns, d);
 	if (set && (r = td_session_other_pod(q, kind, set, sc->root, d, err)))
 		return r;
 	if (td_session_nodes_asked(q->body)) {

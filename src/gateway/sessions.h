@@ -146,6 +146,10 @@ void td_session_users(const struct td_object *space, yyjson_mut_doc *pod);
 // What its container may hold of the node's disk, where nobody asked for it: what the Tenant says, or a usual value.
 // space NULL: the namespace is not known.
 void td_session_disk(const struct td_object *space, yyjson_mut_doc *pod);
+// session_files.c: adds the file systems of its owner's storage groups to the pod. What cannot be found out now is left
+// out, and the log says so.
+void td_session_files(const struct td_gateway_ask *q, const yyjson_val *sc, const char *ns, yyjson_mut_doc *pod);
+void td_session_files_add(const yyjson_val *entry, yyjson_mut_doc *pod); // one of spec.storage
 // session_devices.c: adds q->body's GPUs to the pod, as the SlurmCluster `sc` has them given out. record: the name of
 // the session's ConfigMap, which must be there.
 int td_session_devices(struct td_gateway_ask *q, const yyjson_val *sc, const char *record, yyjson_mut_doc *pod,

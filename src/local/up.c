@@ -123,11 +123,9 @@ static int install_one(const struct td_instance *i, const char *name, const char
 // What Slurm's pods find in /opt/tandem.
 static int install_standin(const struct td_instance *i, struct td_error *err)
 {
-	static const char *const programs[][2] = {{"tandem-standin", "standin"},
-						  {"tandem-container", "spank"},
-						  {"tandem-spank.so", "spank"},
-						  {"tandem-scratch.so", "spank"},
-						  {"tandem-filter.so", "spank"}};
+	static const char *const programs[][2] = {{"tandem-standin", "standin"}, {"tandem-container", "spank"},
+						  {"tandem-spank.so", "spank"},  {"tandem-scratch.so", "spank"},
+						  {"tandem-filter.so", "spank"}, {"tandem-login.so", "spank"}};
 	int r = 0;
 	for (size_t n = 0; n < TD_LEN(programs) && !r; n++)
 		r = install_one(i, programs[n][0], programs[n][1], err);

@@ -775,6 +775,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 			  *why = why_not(op, sc, "login"), *ctld_why = why_not(op, sc, "slurmctld");
 	td_auto_free char *policies = policy_problem(sc->root);
 	const char *login_failed = td_op_logins_failed(op, sc, v, c);
+	td_auto_free char *storage_left = td_op_storage_groups_left(op, sc);
 	bool api_asked;
 	td_auto_free char *api_lacks = td_op_api_lacks(op, sc->root, &api_asked);
 	const struct td_pool_cluster_facts facts = {
@@ -807,6 +808,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.qos_problem = v->qos.problem,
 		.login_failed = login_failed,
 		.login_unknown = !v->logins.known,
+		.storage_left = storage_left,
 		.api_asked = api_asked,
 		.api_lacks = api_lacks,
 	};

@@ -222,9 +222,11 @@ void td_op_storage_check(const yyjson_val *sc, struct td_strv *problems);
 struct td_op;
 void td_op_storage_claims(struct td_op *op, const struct td_object *sc, struct td_strv *problems);
 // Adds the volumes of spec.storage to a pod's spec, and mounts them in its first container. where:
-// "login" or "compute", or "slurmd": as compute, and file systems of storage groups where slurmstepd
-// finds them (spank/groupfs.h); no other pod has these.
+// "login" or "compute", or "slurmd": as compute. Pods of login and slurmd have file systems of storage groups, where
+// what shows them to some finds them (spank/groupfs.h); no other pod has these.
 void td_op_storage_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, const char *where);
+// Adds what shows them to a login pod that has some. kubelet: it is beside one.
+void td_op_storage_logins(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, bool kubelet);
 // Makes the volume what storage ({hostPath: {path, node}} or {claim}) says, instead of an emptyDir.
 // With hostPath the pod runs on that node.
 void td_op_storage_own(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *volume, const yyjson_val *storage);
@@ -269,6 +271,9 @@ void td_op_keys_check(struct td_op *op, const struct td_object *sc, struct td_st
 void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d,
 				 yyjson_mut_val *status);
 bool td_op_storage_groups_any(const struct td_op *op);
+// Why not all who have been granted a file system have it, in words: the list of them is too long. NULL: all have. The
+// caller frees it.
+char *td_op_storage_groups_left(struct td_op *op, const struct td_object *sc);
 // Is the entry of spec.storage of this name in a storage group, so that not everybody has it?
 bool td_op_storage_grouped(const yyjson_val *sc, const char *entry);
 

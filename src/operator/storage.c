@@ -69,7 +69,7 @@ static void check_apart(const yyjson_val *sc, const yyjson_val *x, struct td_str
 				     "%s of \"%s\"; give it a path of its own",
 				     name, path, other, td_jstr_or(y, "name", ""));
 	}
-	// slurmstepd makes the path as root, and a directory above it would be a user's.
+	// The path is made by root, and a directory above it would be a user's.
 	if (below(path, "/home") && !there)
 		td_strv_addf(problems,
 			     "spec.storage: \"%s\" is of a storage group, and its mountPath %s lies in or over /home, "
@@ -77,7 +77,7 @@ static void check_apart(const yyjson_val *sc, const yyjson_val *x, struct td_str
 			     name, path);
 }
 
-// A file system of a storage group is shown by slurmstepd to some jobs: in a pod that many share it cannot be.
+// A file system of a storage group is shown by slurmstepd to some jobs, and in a login pod to some logins.
 static void check_groups(const yyjson_val *sc, struct td_strv *problems)
 {
 	yyjson_val *g, *f;
@@ -101,11 +101,6 @@ static void check_groups(const yyjson_val *sc, struct td_strv *problems)
 					     "spec.storageGroups[%zu].fileSystems: spec.storage has no entry \"%s\"; "
 					     "add it there, or take it out here",
 					     i, name);
-			else if (!td_streq(td_jstr(x, "where"), "compute"))
-				td_strv_addf(problems,
-					     "spec.storage: \"%s\" is in storage group \"%s\", and a login pod is "
-					     "everybody's; write where: compute",
-					     name, group);
 			else if (td_jbool(x, "perUser", false) || td_jbool(x, "perGroup", false))
 				td_strv_addf(problems,
 					     "spec.storage: \"%s\" is in storage group \"%s\", where nothing makes "
@@ -208,6 +203,12 @@ void td_op_storage_claims(struct td_op *op, const struct td_object *sc, struct t
 	}
 }
 
+// Is there something in such pods that shows a file system of a storage group to those who have it only?
+static bool shows(const char *where)
+{
+	return td_streq(where, "slurmd") || td_streq(where, "login");
+}
+
 // The entries for such pods, a directory before what lies inside of it. The caller frees the list.
 static const yyjson_val **sorted(const yyjson_val *sc, const char *where, size_t *ret_n)
 {
@@ -217,7 +218,7 @@ static const yyjson_val **sorted(const yyjson_val *sc, const char *where, size_t
 	yyjson_arr_foreach (list, i, n, x) {
 		if (where && !meet(td_jstr_or(x, "where", "all"), td_streq(where, "slurmd") ? "compute" : where))
 			continue;
-		if (!td_streq(where, "slurmd") && td_op_storage_grouped(sc, td_jstr_or(x, "name", "")))
+		if (!shows(where) && td_op_storage_grouped(sc, td_jstr_or(x, "name", "")))
 			continue;
 		size_t at = len++;
 		for (; at && strcmp(td_jstr_or(v[at - 1], "mountPath", ""), td_jstr_or(x, "mountPath", "")) > 0; at--)
@@ -257,6 +258,27 @@ void td_op_storage_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_v
 		yyjson_mut_arr_append(mounts, mount);
 	}
 	free(v);
+}
+
+void td_op_storage_logins(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, bool kubelet)
+{
+	yyjson_val *x;
+	size_t i, n;
+	bool any = false;
+	yyjson_arr_foreach (td_jget(sc, "spec.storage"), i, n, x)
+		any |= meet(td_jstr_or(x, "where", "all"), "login") &&
+		       td_op_storage_grouped(sc, td_jstr_or(x, "name", ""));
+	if (!any)
+		return;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
+		td_op_template("login-groups.yaml", {"cluster", td_jstr_or(sc, "metadata.name", "")});
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *c = td_jm_get(spec, "containers.[0]");
+	td_op_put(d, td_jm_get(c, "env"), NULL, td_jm_get(o, "env"));
+	td_op_put(d, td_jm_get(c, "volumeMounts"), NULL, td_jm_get(o, "volumeMount"));
+	td_op_put(d, td_jm_get(spec, "volumes"), NULL, td_jm_get(o, "volume"));
+	td_op_put(d, c, "securityContext.capabilities.add", td_jm_get(o, "capabilities"));
+	if (kubelet)
+		td_op_put(d, c, "securityContext.appArmorProfile", td_jm_get(o, "appArmorProfile"));
 }
 
 void td_op_storage_own(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *volume, const yyjson_val *storage)

@@ -7,11 +7,13 @@
 #include "api/storagequota.h"
 #include "kube/tenant.h"
 #include "pool/storagegroup.h"
+#include "pool/storagelist.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const words[] = {"persistentvolumeclaims", "requests.storage"};
+#define PEOPLE "people " // base/groupfiles.h
 #define OF_CLASS ".storageclass.storage.k8s.io/"
 
 static size_t texts(struct td_arena *arena, yyjson_val *list, const char *const **ret)
@@ -118,50 +120,100 @@ bool td_op_tenant_sees(struct td_op_tenant_pass *p, size_t at, const char *entry
 	return td_pool_storage_sees(groups, n, entry, has, n_has);
 }
 
+// What the grants of all are, as they are read.
+struct grants {
+	struct td_pool_storage_has *v;
+	size_t n, room;
+};
+
+static void grant(struct grants *g, const char *user, size_t file)
+{
+	if (g->n == g->room) {
+		g->room = g->room ? g->room * 2 : 64;
+		g->v = td_realloc(g->v, g->room * sizeof(*g->v));
+	}
+	g->v[g->n++] = (struct td_pool_storage_has){user, file};
+}
+
 // Whom a Tenant's grant lets have a file system: those who run in it. Who only looks does not.
-static void members(const struct td_op_tenant_pass *p, size_t at, struct td_strv *ret)
+static void members(const struct td_op_tenant_pass *p, size_t at, size_t file, struct grants *ret)
 {
 	yyjson_val *m;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(p->v[at].o->root, "spec.members"), i, n, m) {
 		const char *user = td_jstr(m, "user");
 		if (user && td_kube_tenant_runs(m))
-			td_strv_add(ret, user);
+			grant(ret, user, file);
 	}
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-char *td_op_storage_people(struct td_op_tenant_pass *p)
+char *td_op_storage_people(struct td_op_tenant_pass *p, size_t *ret_left)
 {
 	const struct td_pool_storage_group *groups;
 	size_t n = groups_of(p, &groups), i, len;
-	td_auto_buf struct td_buf b = {0};
-	yyjson_val *x;
-	yyjson_arr_foreach (td_jget(root_of(p), "spec.storage"), i, len, x) {
+	yyjson_val *list = td_jget(root_of(p), "spec.storage"), *x;
+	struct td_pool_storage_file *files = td_arena_alloc(p->arena, (yyjson_arr_size(list) + 1) * sizeof(*files));
+	struct td_pool_storage_list l = {.files = files};
+	struct grants all = {0};
+	yyjson_arr_foreach (list, i, len, x) {
 		const char *name = td_jstr_or(x, "name", "");
-		td_auto_strv struct td_strv who = {0};
 		if (!td_pool_storage_grouped(groups, n, name))
 			continue;
 		for (size_t t = 0; t < p->n; t++)
 			if (td_op_tenant_sees(p, t, name))
-				members(p, t, &who);
+				members(p, t, l.n_files, &all);
 		for (size_t g = 0; g < n; g++)
-			for (size_t u = 0; u < groups[g].n_users; u++)
-				if (td_pool_storage_users(&groups[g], 1, name, groups[g].users[u]))
-					td_strv_add(&who, groups[g].users[u]);
-		if (who.n)
-			qsort(who.v, who.n, sizeof(*who.v), by_text);
-		td_buf_printf(&b, "%s %s", name, td_jstr_or(x, "mountPath", ""));
-		for (size_t u = 0; u < who.n; u++)
-			if (!u || strcmp(who.v[u], who.v[u - 1]) != 0)
-				td_buf_printf(&b, " %s", who.v[u]);
-		td_buf_puts(&b, "\n");
+			for (size_t u = 0; td_pool_storage_holds(&groups[g], name) && u < groups[g].n_users; u++)
+				grant(&all, groups[g].users[u], l.n_files);
+		files[l.n_files++] = (struct td_pool_storage_file){name, td_jstr_or(x, "mountPath", "")};
 	}
-	return td_buf_take(&b);
+	l.v = all.v;
+	l.n = all.n;
+	char *text = td_pool_storage_text(&l, TD_STORAGE_LIST_MOST, ret_left);
+	free(all.v);
+	return text;
+}
+
+// How many people have a file system of the group, by the list that pods have.
+static long long people_of(const struct td_pool_storage_group *g, const char *list)
+{
+	long long n = 0;
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, list, '\n');
+	for (size_t i = 0; i < lines.n; i++) {
+		const char *set = lines.v[i] + strlen(PEOPLE),
+			   *end = td_starts(lines.v[i], PEOPLE) ? strchr(set, ' ') : NULL;
+		bool any = false;
+		if (!end)
+			continue;
+		td_auto_free char *names = td_strndup(set, (size_t)(end - set));
+		td_auto_strv struct td_strv files = {0};
+		td_strv_split(&files, names, ',');
+		for (size_t k = 0; k < files.n && !any; k++)
+			any = td_pool_storage_holds(g, files.v[k]);
+		for (; any && *end; end++)
+			n += *end == ' ';
+	}
+	return n;
+}
+
+static struct td_object *list_of(struct td_op *op, const struct td_object *sc)
+{
+	td_auto_free char *name = td_asprintf("%s-filters", sc->name);
+	return td_informer_get(op->configmaps, sc->ns, name);
+}
+
+char *td_op_storage_groups_left(struct td_op *op, const struct td_object *sc)
+{
+	td_auto(td_object_unref) struct td_object *list = list_of(op, sc);
+	const char *left = list ? td_jstr_or(list->root, "data.left", "0") : "0";
+	if (td_streq(left, "0"))
+		return NULL;
+	return td_asprintf("%s people have none of the file systems of storage groups that were granted to them: the "
+			   "list of all who have some, ConfigMap %s/%s, is full (%d KiB). Grant what all these people "
+			   "may have to everybody: take it out of spec.storageGroups, and let modes or access lists "
+			   "of the file system say who may enter",
+			   left, list->ns, list->name, TD_STORAGE_LIST_MOST >> 10);
 }
 
 void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, yyjson_mut_doc *d,
@@ -173,6 +225,7 @@ void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, y
 	size_t n = read_groups(arena, sc->root, &v);
 	if (!n)
 		return;
+	td_auto(td_object_unref) struct td_object *people = list_of(op, sc);
 	td_informer_list(op->claims, NULL, &claims);
 	for (size_t i = 0; i < claims.n; i++)
 		td_pool_storage_count(
@@ -185,6 +238,12 @@ void td_op_storage_groups_status(struct td_op *op, const struct td_object *sc, y
 		td_jm_str(d, x, "name", v[i].name);
 		td_jm_int(d, x, "claims", v[i].claims);
 		td_jm_str(d, x, "requested", td_quantity_format_bytes(v[i].bytes, text, sizeof(text)));
+		if (!v[i].n_files)
+			continue;
+		td_jm_int(d, x, "people", people_of(&v[i], people ? td_jstr_or(people->root, "data.files", "") : ""));
+		yyjson_mut_val *files = td_jm_arr(d, x, "fileSystems");
+		for (size_t k = 0; k < v[i].n_files; k++)
+			yyjson_mut_arr_add_strcpy(d, files, v[i].files[k]);
 	}
 }
 

@@ -157,9 +157,9 @@ int td_op_tenant_storage_write(struct td_op_tenant_pass *p, size_t i, const char
 size_t td_op_tenant_denied(struct td_op_tenant_pass *p, size_t i, const char *const **ret);
 // May pods of tenant i have this entry of spec.storage? What is in no group is everybody's.
 bool td_op_tenant_sees(struct td_op_tenant_pass *p, size_t i, const char *entry);
-// Whose jobs have which file system of a storage group, as spank/groupfs.h reads it; "": none is in a group. The caller
-// frees it.
-char *td_op_storage_people(struct td_op_tenant_pass *p);
+// Who has which file system of a storage group (base/groupfiles.h); "": none is in a group. *ret_left: how many people do
+// not fit into it, and have none. The caller frees it.
+char *td_op_storage_people(struct td_op_tenant_pass *p, size_t *ret_left);
 
 // ---- storageclasses.c ----
 

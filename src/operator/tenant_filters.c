@@ -1,6 +1,6 @@
-// Which accounts' native jobs have which filter of system calls (spank/filter.h), and whose have which file systems of
-// storage groups (spank/groupfs.h): the ConfigMap CLUSTER-filters beside the SlurmCluster, which slurmd pods have
-// mounted. It is written before an account is made, so that no job comes first but in the moments until the kubelets
+// Which accounts' native jobs have which filter of system calls (spank/filter.h), and who has which file systems of
+// storage groups (spank/groupfs.h): the ConfigMap CLUSTER-filters beside the SlurmCluster, which slurmd and login pods
+// have mounted. It is written before an account is made, so that no job comes first but in the moments until the kubelets
 // have it.
 #include "operator/tenant.h"
 
@@ -34,7 +34,8 @@ int td_op_tenant_filters(struct td_op_tenant_pass *p, struct td_error *err)
 	}
 	td_auto_free char *name = td_asprintf("%s-filters", p->cluster);
 	td_auto(td_object_unref) struct td_object *live = td_informer_get(p->ts->op->configmaps, p->ns, name);
-	td_auto_free char *people = td_op_storage_people(p);
+	size_t left;
+	td_auto_free char *people = td_op_storage_people(p, &left);
 	if (!live && !list.len && !*people)
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -46,7 +47,8 @@ int td_op_tenant_filters(struct td_op_tenant_pass *p, struct td_error *err)
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), TD_LABEL_CLUSTER, p->cluster);
 	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), "app.kubernetes.io/managed-by", "tandem");
 	td_jm_str(d, o, "data.accounts", td_buf_str(&list));
-	td_jm_str(d, o, "data.storage", people);
+	td_jm_str(d, o, "data.files", people);
+	td_jm_strf(d, o, "data.left", "%zu", left); // storagegroups.c tells of them
 	td_op_own(d, o, p->sc->root, &td_slurmclusters);
 	struct td_op_want w = {.gvr = &td_configmaps, .obj = td_json_from_mut(o)};
 	int r = td_op_ensure(p->ts->op, &w, p->c, err);

@@ -94,6 +94,9 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 					 (const char *const[]){
 						 "neither sshd nor a service of the site has failed in a login pod",
 						 f->login_failed});
+	if (f->storage_left) // it is said only then: few sites have so many people
+		ret->v[ret->n++] = (struct td_pool_condition){"StorageGroupsFit", TD_STATUS_FALSE, "TooManyPeople",
+							      f->storage_left};
 	if (f->api_asked)
 		ret->v[ret->n++] = yes_no(
 			"KubernetesServes", !f->api_lacks, (const char *const[]){"Served", "NotServed"},

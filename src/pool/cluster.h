@@ -31,12 +31,13 @@ struct td_pool_cluster_facts {
 	const char *plane_problem;             // which interfaces are not as it says; NULL: none is
 	const char *login_failed;              // which services, or sshd, have failed in login pods; NULL: none has
 	bool login_unknown;                    // the API has not said it yet
-	bool api_asked;                        // its spec asks for what an older Kubernetes does not serve
-	const char *api_lacks;                 // what of that is not served, and what follows; NULL: all is
+	const char *storage_left; // why not all who may have file systems of storage groups; NULL: all have
+	bool api_asked;           // its spec asks for what an older Kubernetes does not serve
+	const char *api_lacks;    // what of that is not served, and what follows; NULL: all is
 };
 struct td_pool_cluster_plan {
 	const char *phase;
-	struct td_pool_condition v[14]; // messages point into the facts, into `logins` and `ctlds`
+	struct td_pool_condition v[15]; // messages point into the facts, into `logins` and `ctlds`
 	size_t n;                       // the last one is Ready
 	char logins[480], ctlds[480];
 };

@@ -50,12 +50,9 @@ bool td_pool_storage_sees(const struct td_pool_storage_group *v, size_t n, const
 	return may(v, n, FILE_SYSTEM, file, granted, n_granted);
 }
 
-bool td_pool_storage_users(const struct td_pool_storage_group *v, size_t n, const char *file, const char *user)
+bool td_pool_storage_holds(const struct td_pool_storage_group *g, const char *file)
 {
-	for (size_t i = 0; i < n; i++)
-		if (has(&v[i], FILE_SYSTEM, file) && in(v[i].users, v[i].n_users, user))
-			return true;
-	return false;
+	return has(g, FILE_SYSTEM, file);
 }
 
 void td_pool_storage_count(struct td_pool_storage_group *v, size_t n, const char *class, int64_t bytes)

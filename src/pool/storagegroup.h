@@ -25,7 +25,7 @@ bool td_pool_storage_grouped(const struct td_pool_storage_group *v, size_t n, co
 // May whoever has been granted these groups have the file system? One that is in no group is everybody's.
 bool td_pool_storage_sees(const struct td_pool_storage_group *v, size_t n, const char *file, const char *const *granted,
 			  size_t n_granted);
-// Is it granted to this user by his name?
-bool td_pool_storage_users(const struct td_pool_storage_group *v, size_t n, const char *file, const char *user);
+// Does this group hold the file system?
+bool td_pool_storage_holds(const struct td_pool_storage_group *g, const char *file);
 // Counts a claim of so many bytes in all groups that have its class. Sums stay below INT64_MAX.
 void td_pool_storage_count(struct td_pool_storage_group *v, size_t n, const char *class, int64_t bytes);

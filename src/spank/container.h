@@ -12,6 +12,8 @@
 //   scratch fresh|keep  (slurmd.sh): removes what jobs left in their own /tmp and /dev/shm, and ends those that
 //             hold too much there
 //   scratch size SHARE  (slurmd.sh): megabytes of that share of their disk
+//   files login|keep  (`tandem shell` and login.sh in a login pod): file systems of storage groups for a login; the end of
+//             those who have one no more
 //   scratch list  (an administrator in a slurmd pod): what each job holds
 //
 // Files
@@ -36,6 +38,7 @@
 //   scratch.[ch] scratch_internal.h scratch_trash.c scratch_bcast.c scratch_plugin.c
 //                              each job's own /tmp and /dev/shm, whose plug-in is one more
 //   groupfs.[ch]               file systems of storage groups, which that plug-in shows to those who have them
+//   groupkeep.[ch] login_plugin.c  the same in login pods, where sshd's plug-in is one more (a module of PAM)
 //   devview.[ch]               a task's own view of /dev, which that plug-in shows, and inside.c
 //   scratch_limit.[ch] scratch_walk.c scratch_open.c scratch_watch.c  how much of the disk it may hold
 #pragma once

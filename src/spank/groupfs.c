@@ -1,12 +1,14 @@
-// File systems of storage groups in the mounts of a step (groupfs.h). In slurmstepd: libc only.
+// File systems of storage groups in the mounts of a step or a login (groupfs.h). In slurmstepd and sshd: libc only.
 #include "spank/groupfs.h"
+
+#include "base/groupfiles.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/mount.h>
-#include <pwd.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,22 +16,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-bool td_groupfs_line(char *line, const char *user, const char **ret_name, const char **ret_path)
-{
-	char *rest = NULL;
-	line[strcspn(line, "\n")] = '\0';
-	const char *name = strtok_r(line, " ", &rest), *path = name ? strtok_r(NULL, " ", &rest) : NULL;
-	if (!path || path[0] != '/' || strstr(path, "/..") || name[0] == '.' || strchr(name, '/'))
-		return false;
-	for (const char *who; (who = strtok_r(NULL, " ", &rest));)
-		if (!strcmp(who, user)) {
-			*ret_name = name;
-			*ret_path = path;
-			return true;
-		}
-	return false;
-}
 
 static int failed(const char *what, char *ret_why, size_t n)
 {
@@ -68,19 +54,30 @@ static int show(const char *dir, const char *name, const char *path, char *ret_w
 	return r;
 }
 
-static int show_all(const char *dir, const char *list, const char *user, char *ret_why, size_t n)
+char *td_groupfs_read(const char *list)
 {
-	char *line = NULL;
-	const char *name, *path;
-	size_t room = 0;
-	int r = 0;
+	size_t len = 0, room = 0;
+	char *text = NULL;
 	FILE *f = fopen(list, "re");
-	while (f && !r && getline(&line, &room, f) > 0)
-		if (td_groupfs_line(line, user, &name, &path))
-			r = show(dir, name, path, ret_why, n);
-	free(line);
+	ssize_t n = f ? getdelim(&text, &room, '\0', f) : -1;
+	len = n > 0 ? (size_t)n : 0;
+	bool bad = !f || ferror(f);
 	if (f)
 		fclose(f);
+	if (bad || !len) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static int show_all(const char *dir, const char *text, const char *user, char *ret_why, size_t n)
+{
+	struct td_groupfiles g;
+	int r = 0;
+	td_groupfiles_begin(&g, text, user);
+	while (!r && td_groupfiles_next(&g))
+		r = show(dir, g.name, g.path, ret_why, n);
 	return r;
 }
 
@@ -100,15 +97,29 @@ static int hide(const char *dir, char *ret_why, size_t n)
 	return r;
 }
 
-int td_groupfs_show(const char *dir, const char *list, uid_t uid, char *ret_why, size_t n)
+int td_groupfs_show(const char *dir, const char *list, const char *user, char *ret_why, size_t n)
 {
-	char text[16 << 10];
-	struct passwd p, *who = NULL;
 	if (access(dir, F_OK))
 		return errno == ENOENT ? 0 : failed(dir, ret_why, n);
-	int r = 0;
-	// Who cannot be found is nobody who has one.
-	if (!getpwuid_r(uid, &p, text, sizeof(text), &who) && who)
-		r = show_all(dir, list, who->pw_name, ret_why, n);
-	return r ? r : hide(dir, ret_why, n);
+	char *text = user ? td_groupfs_read(list) : NULL;
+	int r = text ? show_all(dir, text, user, ret_why, n) : 0, h = hide(dir, ret_why, n);
+	free(text);
+	return r ? r : h;
+}
+
+int td_groupfs_login(const char *dir, const char *list, const char *user, char *ret_why, size_t n)
+{
+	struct td_groupfiles g;
+	char *text = access(dir, F_OK) ? NULL : td_groupfs_read(list);
+	if (!text)
+		return 0;
+	td_groupfiles_begin(&g, text, user);
+	bool any = td_groupfiles_next(&g);
+	free(text);
+	if (!any)
+		return 0;
+	// What is mounted or unmounted in the pod later still counts here, but nothing that is done here counts there.
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL))
+		return failed("mounts of the login's own", ret_why, n);
+	return td_groupfs_show(dir, list, user, ret_why, n);
 }

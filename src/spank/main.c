@@ -5,6 +5,7 @@
 #include "spank/as.h"
 #include "spank/enter.h"
 #include "spank/filter.h"
+#include "spank/groupkeep.h"
 #include "spank/holder.h"
 #include "spank/inside.h"
 #include "spank/keep.h"
@@ -438,17 +439,31 @@ static int scratch(int argc, char **argv)
 	return 0;
 }
 
+// files login USER COMMAND…, files keep: file systems of storage groups in a login pod.
+static int files(int argc, char **argv)
+{
+	struct td_error err = TD_ERROR_INIT;
+	if (argc > 3 && !strcmp(argv[1], "login"))
+		return td_groupkeep_login(argv[2], argv + 3);
+	if (argc != 2 || strcmp(argv[1], "keep") != 0)
+		return td_command_wrong("container files", "it takes login USER COMMAND…, or keep");
+	int r = td_groupkeep_look(&err);
+	if (r < 0)
+		return fprintf(stderr, "tandem-container: %s\n", err.msg), 1;
+	return r ? 3 : 0; // 3: there may be more, begun in the meantime
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		int (*f)(int argc, char **argv);
-	} modes[] = {{"prepare", ask},     {"enter", enter},     {"start", start},    {"started", td_ct_started},
-		     {"release", release}, {"pull", pull},       {"list", list},      {"keep", keep},
-		     {"fresh", fresh},     {"scratch", scratch}, {"filter", filtered}};
+	} modes[] = {{"prepare", ask},     {"enter", enter},     {"start", start},     {"started", td_ct_started},
+		     {"release", release}, {"pull", pull},       {"list", list},       {"keep", keep},
+		     {"fresh", fresh},     {"scratch", scratch}, {"filter", filtered}, {"files", files}};
 	for (size_t i = 0; argc > 1 && i < TD_LEN(modes); i++)
 		if (!strcmp(modes[i].name, argv[1]))
 			return modes[i].f(argc - 1, argv + 1);
-	fprintf(stderr, "usage: tandem-container prepare|release|pull|list|keep|fresh|scratch …\n");
+	fprintf(stderr, "usage: tandem-container prepare|release|pull|list|keep|fresh|scratch|files …\n");
 	return 2;
 }

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/mount.h>
+#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -162,7 +163,11 @@ static int enter(const char *dir, uid_t uid)
 		if (show(from, shown[i].to, shown[i].optional))
 			return -1;
 	}
-	if (td_groupfs_show(TD_GROUPFS, TD_GROUPFS_LIST, uid, why, sizeof(why)))
+	char text[16 << 10];
+	struct passwd p, *who = NULL;
+	// Who cannot be found is nobody who has one.
+	const char *user = !getpwuid_r(uid, &p, text, sizeof(text), &who) && who ? who->pw_name : NULL;
+	if (td_groupfs_show(TD_GROUPFS, TD_GROUPFS_LIST, user, why, sizeof(why)))
 		return -1;
 	// Other jobs' tmpfs are mounted below; a step that kept them would keep their memory.
 	return umount2(TD_SCRATCH, MNT_DETACH) ? failed("unmount " TD_SCRATCH) : 0;

@@ -48,7 +48,7 @@ int td_standin_copy(const char *dir)
 		return failed("write", to);
 
 	static const char *const others[] = {"tandem-container", "tandem-spank.so", "tandem-scratch.so",
-					     "tandem-filter.so"};
+					     "tandem-filter.so", "tandem-login.so"};
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	self[n > 0 ? n : 0] = '\0';

@@ -32,4 +32,6 @@ export HOME="$home" USER="$user" LOGNAME="$user" SHELL="$shell"
 # shellcheck disable=SC2016
 set -- sh -c 'cd "$HOME" 2>/dev/null || echo "tandem shell: no home $HOME here: this is $PWD" >&2; exec "$@"' sh "$@"
 [ "$uid" = 0 ] || set -- setpriv --reuid="$uid" --regid="$gid" --init-groups --inh-caps=-all -- "$@"
+# With the file systems of his storage groups, in mounts of his own (src/spank/groupfs.h).
+[ "$uid" = 0 ] || [ ! -d /var/lib/tandem/groups ] || [ ! -x /opt/tandem/tandem-container ] || set -- /opt/tandem/tandem-container files login "$user" "$@"
 exec "$@"

@@ -5,6 +5,13 @@ for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
 # Nobody has a password, so the members of sudo need none.
 [ ! -d /etc/sudoers.d ] || (umask 0337 && echo '%sudo ALL=(ALL:ALL) NOPASSWD: ALL' >/etc/sudoers.d/tandem.new && mv /etc/sudoers.d/tandem.new /etc/sudoers.d/tandem)
 mkdir -p /etc/ssh/ssh_config.d && ln -sf /etc/tandem/users/ssh_config /etc/ssh/ssh_config.d/tandem.conf
+# File systems of storage groups lie below, for the logins of those who have them (src/spank/groupfs.h): nobody gets there
+# but root. No program here may mount anything for a user.
+[ -z "${TD_GROUPS:-}" ] || {
+	chmod 0700 /var/lib/tandem/groups || exit
+	for f in mount umount fusermount fusermount3; do f=$(command -v $f) && chmod u-s "$f"; done
+	: >/run/tandem-groups
+}
 homes() {
 	while IFS=: read -r user _ _ _ _ home _; do
 		[ -e "$home" ] || sh /etc/tandem/users/homes.sh "$user"
@@ -32,7 +39,14 @@ sackd=$!
 # Users come and go while somebody works here: the mounted passwd changes, and homes follow.
 : >/run/slurm/homes
 : >/run/slurm/keys
+looks=0
 while sleep 2; do
+	# Who has one no more: a login that began just now may have read the list as it was, so there are several looks.
+	if [ -n "${TD_GROUPS:-}" ]; then
+		# shellcheck disable=SC3013
+		[ /etc/tandem/filters/files -ot /run/tandem-groups ] || { : >/run/tandem-groups && looks=5; }
+		[ "$looks" = 0 ] || { looks=$((looks - 1)) && /opt/tandem/tandem-container files keep 2>&3; } || [ $? != 3 ] || looks=5
+	fi
 	# By the time of the link first that a kubelet changes, where one has mounted them, which costs no process.
 	# shellcheck disable=SC3013
 	if [ ! -e /etc/slurm-keys/..data ] || [ /etc/slurm-keys/..data -nt /run/slurm/keys ] || [ /etc/slurm-keys/..data -ot /run/slurm/keys ]; then
@@ -44,7 +58,7 @@ while sleep 2; do
 	: >/run/slurm/homes
 	homes
 	[ -z "${TD_SSHD:-}" ] || sh -c "$TD_SSHD" sshd.sh keys
-done >/dev/null 2>&1 &
+done 3>&2 >/dev/null 2>&1 &
 follow=$!
 ends=
 trap 'ends=yes; [ -z "$1" ] || sh -c "$1" owners all; kill "$sackd"; sh $services stop' TERM

@@ -30,6 +30,8 @@ command -v sshd >/dev/null || {
 sed -i 's/required\( *pam_loginuid\)/optional\1/' /etc/pam.d/sshd 2>/dev/null
 # Homes are made at the first login, whoever knows the user.
 grep -q homes.sh /etc/pam.d/sshd || echo 'session optional pam_exec.so quiet /bin/sh /etc/tandem/users/homes.sh' >>/etc/pam.d/sshd
+# File systems of a person's storage groups are in the mounts of his sessions only (src/spank/login_plugin.c).
+[ -z "${TD_GROUPS:-}" ] || grep -q tandem-login /etc/pam.d/sshd || echo 'session optional /opt/tandem/tandem-login.so' >>/etc/pam.d/sshd
 # What the members of a group make in its directory must be writable for the others.
 ! grep -q '^group ' /etc/tandem/users/directories || sed -i 's/\(pam_umask.so\).*/\1 usergroups/' /etc/pam.d/common-session
 cat >"$run/sshd_config" <<-END

@@ -1076,9 +1076,8 @@ static void test_storage(void **state)
 		     "spec.storageGroups[0]: group \"g\" has neither storageClasses nor fileSystems; write");
 	storage_says(V("/v, claim: v, where: compute", "fileSystems: [w]"),
 		     "spec.storageGroups[0].fileSystems: spec.storage has no entry \"w\"; add it");
-	storage_says(
-		V("/v, claim: v", "fileSystems: [v]"),
-		"spec.storage: \"v\" is in storage group \"g\", and a login pod is everybody's; write where: compute");
+	storage_says(V("/v, claim: v", "fileSystems: [v]"), "");
+	storage_says(V("/v, claim: v, where: login", "fileSystems: [v]"), "");
 	storage_says(V("/v, claim: v, where: compute, perGroup: true", "fileSystems: [v]"),
 		     "spec.storage: \"v\" is in storage group \"g\", where nothing makes directories");
 	storage_says(V("/home/v, claim: v, where: compute", "fileSystems: [v]"),
@@ -1683,13 +1682,13 @@ static void test_people_of_a_tenant(void **state)
 	}
 }
 
-// Whose jobs have a file system of a storage group, and which pods. rows: C8.1
+// Who has a file system of a storage group, and which pods. rows: C8.1
 static void test_file_systems_of_groups(void **state)
 {
 	(void)state;
 	td_auto(td_json_unref) struct td_json *sc = Y(
 		"spec: {storage: [{name: home, mountPath: /home, claim: h}, {name: v, mountPath: /v, claim: c, where: "
-		"compute}, {name: w, mountPath: /w, claim: c, where: compute}], storageGroups: [{name: g, fileSystems: "
+		"compute}, {name: w, mountPath: /w, claim: c}], storageGroups: [{name: g, fileSystems: "
 		"[v], users: [eve]}, {name: h, fileSystems: [v, w]}, {name: s, storageClasses: [nvme]}]}");
 	static const char *const specs[] = {
 		"metadata: {name: a}\nspec: {storageGroups: [g], members: [{user: ann}, {user: bob, role: viewer}]}",
@@ -1706,13 +1705,15 @@ static void test_file_systems_of_groups(void **state)
 		pt[i].parent = td_jstr(t[i].o->root, "spec.parent");
 	}
 	struct td_op_tenant_pass p = {.sc = cluster, .v = t, .p = pt, .n = TD_LEN(specs), .arena = a};
-	td_auto_free char *people = td_op_storage_people(&p);
-	assert_string_equal(people, "v /v ann eve lea\nw /w\n");
+	size_t left = 1;
+	td_auto_free char *people = td_op_storage_people(&p, &left);
+	assert_string_equal(people, "file v /v\nfile w /w\npeople v ann eve lea\n");
+	assert_int_equal(left, 0);
 	assert_string_equal(td_op_tenant_storage(&p, 1), "rw:claim:home:h:/home:\nrw:claim:v:c:/v:");
 	assert_string_equal(td_op_tenant_storage(&p, 2), "rw:claim:home:h:/home:");
 	static const struct {
 		const char *where, *paths;
-	} rows[] = {{"login", "/home "},
+	} rows[] = {{"login", "/home /var/lib/tandem/groups/w "},
 		    {"compute", "/home "},
 		    {"slurmd", "/home /var/lib/tandem/groups/v /var/lib/tandem/groups/w "}};
 	for (size_t i = 0; i < TD_LEN(rows); i++) {
@@ -1725,7 +1726,19 @@ static void test_file_systems_of_groups(void **state)
 		yyjson_mut_arr_foreach (td_jm_get(root, "containers.[0].volumeMounts"), k, n, m)
 			td_buf_printf(&b, "%s ", td_jm_getstr(m, "mountPath"));
 		assert_string_equal(td_buf_str(&b), rows[i].paths);
+		// A login pod that has one has what shows it; one without has no such rights.
+		td_op_storage_logins(d, root, td_json_root(sc), true);
+		assert_string_equal(td_jm_getstr(root, "containers.[0].securityContext.capabilities.add.[0]"),
+				    "SYS_ADMIN");
+		assert_non_null(td_op_named(root, "volumes", "filters"));
 	}
+	td_auto(td_json_unref) struct td_json *none = Y("spec: {storage: [{name: v, mountPath: /v, claim: c, where: "
+							"compute}, {name: w, mountPath: /w, claim: c}], "
+							"storageGroups: [{name: g, fileSystems: [v]}]}");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *bare = td_jm_new();
+	yyjson_mut_arr_add_obj(bare, td_jm_arr(bare, yyjson_mut_doc_get_root(bare), "containers"));
+	td_op_storage_logins(bare, yyjson_mut_doc_get_root(bare), td_json_root(none), true);
+	assert_null(td_jm_get(yyjson_mut_doc_get_root(bare), "containers.[0].securityContext"));
 	td_auto(td_json_unref) struct td_json *two =
 		Y("spec: {storageGroups: [{name: t, storageClasses: [nvme, tape], users: "
 		  "[bob]}, {name: u, storageClasses: [nvme], users: [ann, bob]}, {name: w, "

@@ -1,12 +1,16 @@
 // rows: C1.2 C8.1
 // A Tenant's storage over its namespaces: the sum holds at every moment, and whoever needs room gets it. Storage groups.
+#include "base/groupfiles.h"
 #include "pool/storage.h"
 #include "pool/storagegroup.h"
+#include "pool/storagelist.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -196,15 +200,14 @@ static void a_group_is_for_those_to_whom_it_is_granted(void **state)
 		assert_int_equal(td_pool_storage_may(g, 2, rows[i].class, rows[i].has, rows[i].n), rows[i].may);
 	assert_true(td_pool_storage_may(NULL, 0, "nvme", NULL, 0));
 
-	static const char *const vault[] = {"vault"}, *const ann[] = {"ann"};
+	static const char *const vault[] = {"vault"};
 	g[0].files = vault;
-	g[0].users = ann;
-	g[0].n_files = g[0].n_users = 1;
+	g[0].n_files = 1;
 	assert_true(td_pool_storage_grouped(g, 2, "vault") && !td_pool_storage_grouped(g, 2, "home"));
 	assert_true(td_pool_storage_sees(g, 2, "vault", fast, 2) && td_pool_storage_sees(g, 2, "home", NULL, 0));
 	assert_false(td_pool_storage_sees(g, 2, "vault", archive, 1) || td_pool_storage_sees(g, 2, "vault", NULL, 0));
-	assert_true(td_pool_storage_users(g, 2, "vault", "ann"));
-	assert_false(td_pool_storage_users(g, 2, "vault", "bob") || td_pool_storage_users(g, 2, "home", "ann"));
+	assert_true(td_pool_storage_holds(&g[0], "vault"));
+	assert_false(td_pool_storage_holds(&g[1], "vault") || td_pool_storage_holds(&g[0], "home"));
 	td_pool_storage_count(g, 2, "nvme", 5);
 	td_pool_storage_count(g, 2, "tape", 7);
 	td_pool_storage_count(g, 2, "nfs", 9);
@@ -213,6 +216,93 @@ static void a_group_is_for_those_to_whom_it_is_granted(void **state)
 	assert_int_equal(g[0].bytes, INT64_MAX);
 	assert_int_equal(g[1].claims, 2);
 	assert_int_equal(g[1].bytes, 12);
+}
+
+// What a reader finds of a user: "name=path …".
+static void has(const char *text, const char *user, char *ret, size_t n)
+{
+	struct td_groupfiles g;
+	size_t at = 0;
+	*ret = '\0';
+	for (td_groupfiles_begin(&g, text, user); td_groupfiles_next(&g) && at < n;)
+		at += (size_t)snprintf(ret + at, n - at, "%s%s=%s", at ? " " : "", g.name, g.path);
+}
+
+static void the_list_says_who_has_what(void **state)
+{
+	(void)state;
+	static const struct td_pool_storage_file files[] = {
+		{"vault", "/vault"}, {"fast", "/mnt/fast"}, {"none", "/none"}};
+	struct td_pool_storage_has v[] = {{"eve", 0}, {"bob", 1}, {"ann", 0}, {"ann", 1},
+					  {"bob", 0}, {"cid", 1}, {"ann", 0}};
+	struct td_pool_storage_list l = {files, 3, v, TD_LEN(v)};
+	char seen[200];
+	size_t left = 9;
+	td_auto_free char *text = td_pool_storage_text(&l, TD_STORAGE_LIST_MOST, &left);
+	assert_string_equal(
+		text, "file vault /vault\nfile fast /mnt/fast\nfile none /none\npeople fast cid\npeople vault eve\n"
+		      "people vault,fast ann bob\n");
+	assert_int_equal(left, 0);
+	has(text, "ann", seen, sizeof(seen));
+	assert_string_equal(seen, "vault=/vault fast=/mnt/fast");
+	has(text, "cid", seen, sizeof(seen));
+	assert_string_equal(seen, "fast=/mnt/fast");
+	has(text, "an", seen, sizeof(seen));
+	assert_string_equal(seen, "");
+	has(text, NULL, seen, sizeof(seen));
+	assert_string_equal(seen, "vault=/vault fast=/mnt/fast none=/none");
+	// In any order, and with nobody.
+	struct td_pool_storage_has w[] = {{"bob", 0}, {"cid", 1}, {"ann", 1}, {"ann", 0}, {"eve", 0}, {"bob", 1}};
+	td_auto_free char *same = td_pool_storage_text(&(struct td_pool_storage_list){files, 3, w, TD_LEN(w)},
+						       TD_STORAGE_LIST_MOST, &left);
+	assert_string_equal(same, text);
+	td_auto_free char *nobody =
+		td_pool_storage_text(&(struct td_pool_storage_list){files, 1, NULL, 0}, TD_STORAGE_LIST_MOST, &left);
+	assert_string_equal(nobody, "file vault /vault\n");
+	// Who is beyond the room has nothing; the others have what they have.
+	td_auto_free char *cut = td_pool_storage_text(&l, strlen(text) - 1, &left);
+	assert_int_equal(left, 1);
+	has(cut, "bob", seen, sizeof(seen));
+	assert_string_equal(seen, "");
+	has(cut, "ann", seen, sizeof(seen));
+	assert_string_equal(seen, "vault=/vault fast=/mnt/fast");
+}
+
+static void ten_thousand_people_of_ten_groups_fit(void **state)
+{
+	(void)state;
+	enum { PEOPLE = 10000, FILES = 10, SETS = 40 };
+	static struct td_pool_storage_file files[FILES];
+	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
+	for (size_t f = 0; f < FILES; f++)
+		files[f] = (struct td_pool_storage_file){td_arena_printf(arena, "filesystem-%zu", f),
+							 td_arena_printf(arena, "/data/filesystem-%zu", f)};
+	struct td_pool_storage_has *v = td_arena_alloc(arena, sizeof(*v) * PEOPLE * FILES);
+	// Names as long as they may be; all have all, or each of forty teams another part.
+	for (int teams = 0; teams < 2; teams++) {
+		struct td_pool_storage_list l = {files, FILES, v, 0};
+		for (size_t i = 0; i < PEOPLE; i++) {
+			const char *name = td_arena_printf(arena, "u%031zu", i * 7919 % PEOPLE);
+			for (size_t f = 0; f < FILES; f++)
+				if (!teams || ((i % SETS + 1) * 37 >> f & 1))
+					v[l.n++] = (struct td_pool_storage_has){name, f};
+		}
+		size_t left = 1;
+		td_auto_free char *text = td_pool_storage_text(&l, TD_STORAGE_LIST_MOST, &left);
+		assert_int_equal(left, 0);
+		assert_true(strlen(text) < 400 << 10);
+		char seen[800], name[64];
+		for (size_t i = 0; i < PEOPLE; i += 997) {
+			struct td_groupfiles g;
+			snprintf(name, sizeof(name), "u%031zu", i * 7919 % PEOPLE);
+			td_groupfiles_begin(&g, text, name);
+			for (size_t f = 0; f < FILES; f++)
+				assert_int_equal(td_groupfiles_has(&g, files[f].name),
+						 !teams || ((i % SETS + 1) * 37 >> f & 1));
+		}
+		has(text, "root", seen, sizeof(seen));
+		assert_string_equal(seen, "");
+	}
 }
 
 int main(void)
@@ -224,6 +314,8 @@ int main(void)
 		cmocka_unit_test(who_asks_for_room_has_it_at_once),
 		cmocka_unit_test(the_sum_holds_whatever_happens),
 		cmocka_unit_test(a_group_is_for_those_to_whom_it_is_granted),
+		cmocka_unit_test(the_list_says_who_has_what),
+		cmocka_unit_test(ten_thousand_people_of_ten_groups_fit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
