@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.embedded, pytest.mark.feature("A17.1", "D5.1")]
 
 # The machine's GPUs: devices that everybody may open where cgroups do not forbid it.
 GPUS = "nvidia0:1:7 nvidia1:1:9"
+# A machine's own file system can show files as another's, as an image's must be; this one's is an overlay.
+IMAGES_AT = "mkdir -p /var/lib/tandem/containers && mount -t tmpfs tmpfs /var/lib/tandem/containers"
 # What Kubernetes' own authorizer lets every node read; the embedded plane has RBAC only.
 NODE = [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "as-the-node-authorizer"},
          "rules": [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
@@ -195,8 +197,8 @@ def serves_http(pool, m, me, mallory):
     wait_for("nothing of them is left", gone)
 
 
-def in_an_image(pool, m, me, tty):
-    """A session's job runs in a container as jobs with --container-image do; the way in from the gateway leads into it, and so does ssh."""
+def forge(m):
+    """Leaves an image in the researcher's home on the machine, with what a session needs of it and a server of pages."""
     e = ociforge.entry
     tools = ("sh", "cat", "ls", "mkdir", "rm", "mv", "env", "id", "hostname")
     lab = b"#!/bin/sh\ncase $1 in --version) exec echo 4.4.0 ;; esac\nfor x; do case $x in --ServerApp.sock=*) at=${x#*=} ;; esac; done\n" \
@@ -206,6 +208,12 @@ def in_an_image(pool, m, me, tty):
     home = m.dir / "upper/home/researcher"
     (home / "own.tar").write_bytes(tar)
     subprocess.run(m.inside("sh", "-c", "cd /home/researcher && mksquashfs - own.sqsh -tar -quiet -no-progress <own.tar"), check=True, capture_output=True)
+    return home
+
+
+def in_an_image(pool, m, me, tty):
+    """A session's job runs in a container as jobs with --container-image do; the way in from the gateway leads into it, and so does ssh."""
+    home = m.dir / "upper/home/researcher"
     s = me.json("session", "start", "shell", "--machines", "metal", "--image", "/home/researcher/own.sqsh")
     # Only inside there is no sshd; before the container is there no step gets in.
     wait_for("ssh leads into its container", lambda: "has no sshd" in str(me.run("ssh", s["id"], "--", "true", check=False)), 120)
@@ -233,7 +241,7 @@ def pull_secret(pool):
         pool.kubectl("-n", "slurm", "delete", "secret", "main-image-pull")
 
 
-def over_two(pool, m, me):
+def over_two(pool, m, me, tty):
     """One job over two machines: people are on the first one, srun and tandem-run start programs on both, what it uses is asked of both, and its end frees both."""
     with Machine(pool, "h1", last=3, devices=GPUS) as n:
         n.join()
@@ -243,6 +251,7 @@ def over_two(pool, m, me):
         shutil.copy(m.dir / "upper/etc/passwd", n.dir / "upper/etc/passwd")
         pool.cmd("node", "admit", "h1", "--nodeset", "slurm/metal")
         n.start(*n.tandem("host", "--nodeset", "slurm/metal", "--name", "h1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+        subprocess.run(n.inside("sh", "-c", IMAGES_AT), check=True)
         wait_for("the second machine has registered", lambda: (line(pool, "h1") or {}).get("state") == "idle", 120)
         s = me.json("session", "start", "shell", "--machines", "metal", "--nodes", "2", "--low-use", "5")
         assert s["state"] == "ready" and s["nodes"]["ready"] == 2 and [x["node"] for x in s["nodes"]["each"]] == ["h0", "h1"], s
@@ -259,7 +268,33 @@ def over_two(pool, m, me):
         wait_for("it is done", lambda: me.api("GET", f"/sessions/{b['id']}")[1]["state"] == "done")
         assert [(x.dir / "upper/home/researcher/ran").read_text() for x in (m, n)] == ["0-h0\n", "1-h1\n"]
         me.run("session", "stop", b["id"])
+        over_two_in_an_image(me, m, n, tty)
         pool.cmd("node", "dismiss", "h1", "--nodeset", "slurm/metal", "--wait")
+
+
+def over_two_in_an_image(me, m, n, tty):
+    """Each machine has a container of it; who has none is named; tandem-run in the one starts programs in the other."""
+    image = ("--machines", "metal", "--nodes", "2", "--image", "/home/researcher/own.sqsh")
+    state = lambda s: me.api("GET", f"/sessions/{s['id']}")[1]
+    home = forge(m)
+    bad = me.json("session", "start", "batch", "--no-wait", *image, "--", "true")
+    wait_for("the machine without it is named", lambda: (x := state(bad))["state"] == "failed" and "machine h1 has no container of /home/researcher/own.sqsh: " in x["words"] and x, 120)
+    assert "No such file" in state(bad)["words"], state(bad)
+    shutil.copy(home / "own.sqsh", n.dir / "upper/home/researcher")
+    s = me.json("session", "start", "shell", "--gpus", "1", *image)
+    w = tty(s)
+    look = "cat /etc/os-release; id -u; pwd; echo home=$HOME at=$(hostname) rank=$RANK of=$WORLD_SIZE; for d in 0 1; do cat /dev/nvidia$d >/dev/null 2>&1 && echo open; done; true"
+    w.send(f"cd /tmp; ls /usr/sbin/slurmd; tandem-run -l sh -c '{look}'; tandem-run --node 1 sh -c 'exit 7'; printf 'and%s=%s\\n' -done $?\n".encode())
+    said = w.until(b"and-done=7").decode().replace("\r", "")
+    for rank in (0, 1):
+        lines = [x.split(": ", 1)[1] for x in said.splitlines() if x.startswith(f"{rank}: ")]
+        assert lines == ["NAME=Forged", "1000", "/tmp", f"home=/home/researcher at=h{rank} rank={rank} of=2", "open"], said
+    assert "No such file" in said, said
+    me.run("session", "stop", s["id"])
+    b = me.json("session", "start", "batch", "--no-wait", *image, "--", "echo $RANK-$(hostname)-$(cat /etc/os-release) >>boxed")
+    wait_for("it is done", lambda: state(b)["state"] == "done")
+    assert [(x.dir / "upper/home/researcher/boxed").read_text() for x in (m, n)] == ["0-h0-NAME=Forged\n", "1-h1-NAME=Forged\n"]
+    me.run("session", "stop", b["id"])
 
 
 @pytest.mark.feature("D4.1", "D5.3")
@@ -273,8 +308,7 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
     m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
     wait_for("the machine has its own file system", m.host, 60)
-    # A machine's own file system can show files as another's, as an image's must be; this one's is an overlay.
-    subprocess.run(m.inside("sh", "-c", "mkdir -p /var/lib/tandem/containers && mount -t tmpfs tmpfs /var/lib/tandem/containers"), check=True)
+    subprocess.run(m.inside("sh", "-c", IMAGES_AT), check=True)
     pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
     # As an older `tandem node admit` has left it: the machine says what is missing, and the same command gives it.
     with pull_secret(pool):
@@ -324,7 +358,7 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     assert subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
 
     serves_http(pool, m, me, mallory)
-    over_two(pool, m, me)
+    over_two(pool, m, me, tty)
     # One that does nothing ends as a rule says, while all the rest goes on.
     idle = me.json("session", "start", "shell", "--machines", "metal", "--low-use", "1")
     assert idle["endsBecause"], idle

@@ -92,6 +92,8 @@ int main(int argc, char **argv)
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
 		return td_standin_task(argc - 1, argv + 1);
 
+	if (argc >= 2 && !strcmp(argv[1], "on-nodes"))
+		return td_standin_onnodes(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "on-slurm"))
 		return td_standin_onslurm_task(argc - 1, argv + 1);
 	if (argc >= 3 && !strcmp(argv[1], "init"))
