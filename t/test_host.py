@@ -30,7 +30,7 @@ NODE = [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "m
                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "patch"]}]},
         {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "as-the-node-authorizer"},
          "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "as-the-node-authorizer"},
-         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:node:h0"}]}]
+         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"system:node:{name}"} for name in ("h0", "h1")]}]
 
 
 def line(pool, name="h0"):
@@ -251,7 +251,9 @@ def over_two(pool, m, me, tty):
         shutil.copy(m.dir / "upper/etc/passwd", n.dir / "upper/etc/passwd")
         pool.cmd("node", "admit", "h1", "--nodeset", "slurm/metal")
         n.start(*n.tandem("host", "--nodeset", "slurm/metal", "--name", "h1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+        wait_for("it has its own file system", n.host, 60)
         subprocess.run(n.inside("sh", "-c", IMAGES_AT), check=True)
+        n.also(*n.tandem("agent", "--node", "h1", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
         wait_for("the second machine has registered", lambda: (line(pool, "h1") or {}).get("state") == "idle", 120)
         s = me.json("session", "start", "shell", "--machines", "metal", "--nodes", "2", "--low-use", "5")
         assert s["state"] == "ready" and s["nodes"]["ready"] == 2 and [x["node"] for x in s["nodes"]["each"]] == ["h0", "h1"], s

@@ -50,8 +50,8 @@ if [ -n "${TANDEM_SESSION_IMAGE:-}" ]; then
 	made=$dir/made
 	mkdir "$made" || exit 1
 	for host in $(echo "$TANDEM_GANG_HOSTS" | tr , ' '); do
-		(srun --overlap --nodes=1 --ntasks=1 --nodelist="$host" --input=none --output=none --quiet --mpi=none --cpu-bind=none \
-			/opt/tandem/tandem-standin --help 2>"$made/$host.said" && : >"$made/$host") &
+		(srun --overlap --nodes=1 --ntasks=1 --nodelist="$host" --input=none --quiet --mpi=none --cpu-bind=none \
+			/opt/tandem/tandem-standin --help >/dev/null 2>"$made/$host.said" && : >"$made/$host") &
 	done
 	wait
 	for host in $(echo "$TANDEM_GANG_HOSTS" | tr , ' '); do
