@@ -58,6 +58,14 @@ static const struct {
 } roles[] = {{"host-role.yaml", "host"}, {"host-key-role.yaml", "key"}};
 enum { KEY = 1 };
 
+// A Secret with the keys of a server of S3. Who writes Datasets cannot have machines read another one.
+static bool has_keys(struct td_kube *k, const char *ns, const char *name)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	return !td_kube_get(k, &td_secrets, ns, name, NULL, &o, NULL) && td_jstr(o->root, "data.accessKeyID") &&
+	       td_jstr(o->root, "data.secretAccessKey");
+}
+
 // The Secrets of the data sets that there are: their machines fetch copies themselves (host_data.c).
 static int data_secrets(struct td_kube *k, const char *ns, const char *cluster, struct td_strv *ret,
 			struct td_error *err)
@@ -67,7 +75,7 @@ static int data_secrets(struct td_kube *k, const char *ns, const char *cluster, 
 	for (size_t i = 0; !r && i < all.n; i++) {
 		const char *secret = td_jstr(all.v[i]->root, "spec.source.s3.secret");
 		if (secret && td_streq(td_jstr(all.v[i]->root, "spec.clusterName"), cluster) &&
-		    !td_strv_has(ret, secret))
+		    !td_strv_has(ret, secret) && has_keys(k, ns, secret))
 			td_strv_add(ret, secret);
 	}
 	return r && r != TD_NOT_FOUND && r != TD_DENIED ? td_wrap(err, "Datasets of %s", ns) : 0;
