@@ -1,6 +1,7 @@
 """Machines that run slurmd themselves (docs/host.md): a real slurmd in namespaces of its own with nothing of Kubernetes in it, in the pool of the embedded plane."""
 import concurrent.futures
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -59,6 +60,7 @@ def slurmd(m):
     return m.process("-x", "slurmd")
 
 
+@pytest.mark.feature("D6.4")
 def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     """It is no node before it is admitted and has no key; then jobs run there with exactly their devices and outlive slurmd; taken out it works to the end, and has no key again."""
     m = metal
@@ -85,6 +87,8 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     assert r.stderr.count("Permission denied") == 2 and "clusters" not in r.stdout
     held = json.loads(subprocess.run(m.inside("cat", "/var/lib/tandem-agent/h0.json"), capture_output=True, text=True, check=True).stdout)
     assert held, "the gate keeps a table"
+
+    has_a_copy(pool, m)
 
     # Somebody writes the machine's /etc/hosts anew, as another file, and slurmd still finds slurmctld.
     finds = lambda: "slurmctld" in pathlib.Path(f"/proc/{slurmd(m)}/root/etc/hosts").read_text()
@@ -120,6 +124,34 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     wait_for("the key is gone", lambda: subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts", "slurm"], 60)
     with pytest.raises(Failed, match="orbidden"):
         secret()
+
+
+def has_a_copy(pool, m):
+    """The machine fetches a data set, tells Slurm, and jobs go where it is; its group's alone reads it; a directory of the machine's own is not copied; what is not declared any more goes."""
+    served = m.dir / "upper/srv"
+    served.mkdir()
+    (served / "words.txt").write_text("to learn from")
+    m.also("python3", "-m", "http.server", "8099", "--directory", "/srv", log="http.log")
+    source = {"http": {"url": f"http://{m.address}:8099/words.txt", "sha256": hashlib.sha256(b"to learn from").hexdigest()}}
+    make = lambda name, **spec: {"apiVersion": "tandem.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": name, "namespace": "slurm"},
+                                 "spec": {"clusterName": "main", "nodeSelector": {"tandem.dev/host": "metal"}, "source": source, **spec}}
+    try:
+        pool.apply(make("words"), make("closed", group="pods"), make("stolen", source={"directory": {"path": "/etc/kubernetes"}}))
+        status = lambda name: pool.get("dataset", name, "-n", "slurm").get("status", {})
+        for name in ("words", "closed"):
+            wait_for("the machine holds it", lambda n=name: (status(n).get("nodes"), status(n).get("nodesReady")) == ("h0", 1), 120)
+        look = "hostname; cat /datasets/words/words.txt; cat /datasets/closed/words.txt; ls /datasets/.tandem; touch /datasets/words/x /var/lib/tandem-datasets/slurm-main/x"
+        r = pool.as_user("researcher", "srun", "-C", "data.words&data.closed", "sh", "-c", look, check=False)
+        assert r.stdout == "h0\nto learn from", (r.stdout, r.stderr)
+        assert r.stderr.count("Permission denied") == 3 and "Read-only file system" in r.stderr, r.stderr
+        assert pool.as_user("pods", "srun", "-C", "data.closed", "cat", "/datasets/closed/words.txt").stdout == "to learn from"
+        wait_for("it says what it does not copy", lambda: "Dataset slurm/stolen: spec.source.directory.path: /etc/kubernetes is in no file system" in m.log(), 60)
+        assert not status("stolen").get("nodesReady")
+        pool.kubectl("-n", "slurm", "delete", "dataset", "words", "closed", "stolen")
+        place = m.dir / "upper/var/lib/tandem-datasets/slurm-main"
+        wait_for("they are gone", lambda: not [x for x in os.listdir(place) if x != ".tandem"] and os.listdir(place / ".tandem") == [] and "data." not in pool.shell("scontrol", "show", "node", "h0"), 60)
+    finally:
+        pool.kubectl("-n", "slurm", "delete", "dataset", "words", "closed", "stolen", "--ignore-not-found")
 
 
 def test_its_health_is_kept_as_that_of_other_nodes(pool, metal):
@@ -230,6 +262,25 @@ def in_an_image(pool, m, me, tty):
     me.run("session", "stop", s["id"])
 
 
+def sessions_there(pool, m):
+    """Starts the machine with what a session needs there. The owner's home."""
+    home = m.dir / "upper/home/researcher"
+    home.mkdir(parents=True)
+    os.chown(home, 1000, 1000)
+    users = pathlib.Path(IMAGES, "tandem+slurm/24.11/rootfs/etc/passwd").read_text()
+    (m.dir / "upper/etc").mkdir(exist_ok=True)
+    (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
+    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", m.name, "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+    wait_for("the machine has its own file system", m.host, 60)
+    subprocess.run(m.inside("sh", "-c", IMAGES_AT), check=True)
+    return home
+
+
+def agent(m):
+    m.also(*m.tandem("agent", "--node", m.name, "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
+    wait_for("the gate is open", lambda: "is open: 2 devices" in m.log("agent.log"), 60)
+
+
 @contextlib.contextmanager
 def pull_secret(pool):
     """What spec.containers.images.pullSecret names where it says nothing."""
@@ -241,19 +292,21 @@ def pull_secret(pool):
         pool.kubectl("-n", "slurm", "delete", "secret", "main-image-pull")
 
 
-def over_two(pool, m, me, tty):
-    """One job over two machines: people are on the first one, srun and tandem-run start programs on both, what it uses is asked of both, and its end frees both."""
+@pytest.mark.nightly
+@pytest.mark.feature("D4.1", "D5.3")
+def test_sessions_over_two_machines(pool, metal, me):
+    """One job over two machines: people are on the first one, srun and tandem-run start programs on both, what it uses is asked of both, and its end frees both; in an image, too."""
+    m = metal
+    sessions_there(pool, m)
+    pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
+    agent(m)
+    wait_for("the first machine has registered", lambda: (line(pool) or {}).get("state") == "idle", 120)
+    tty = lambda s: WebSocket(address(pool), f"{s['path']}tty", {"Authorization": f"Bearer {me.key}"})
     with Machine(pool, "h1", last=3, devices=GPUS) as n:
         n.join()
-        for x in ("etc", "home/researcher"):
-            (n.dir / "upper" / x).mkdir(parents=True, exist_ok=True)
-        os.chown(n.dir / "upper/home/researcher", 1000, 1000)
-        shutil.copy(m.dir / "upper/etc/passwd", n.dir / "upper/etc/passwd")
+        sessions_there(pool, n)
         pool.cmd("node", "admit", "h1", "--nodeset", "slurm/metal")
-        n.start(*n.tandem("host", "--nodeset", "slurm/metal", "--name", "h1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
-        wait_for("it has its own file system", n.host, 60)
-        subprocess.run(n.inside("sh", "-c", IMAGES_AT), check=True)
-        n.also(*n.tandem("agent", "--node", "h1", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
+        agent(n)
         wait_for("the second machine has registered", lambda: (line(pool, "h1") or {}).get("state") == "idle", 120)
         s = me.json("session", "start", "shell", "--machines", "metal", "--nodes", "2", "--low-use", "5")
         assert s["state"] == "ready" and s["nodes"]["ready"] == 2 and [x["node"] for x in s["nodes"]["each"]] == ["h0", "h1"], s
@@ -303,14 +356,7 @@ def over_two_in_an_image(me, m, n, tty):
 def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     """A terminal there is a Slurm job of its owner's with his GPU; nothing listens on a network; it ends with its program, by `stop` and by its rules, and ssh leads into it."""
     m = metal
-    home = m.dir / "upper/home/researcher"
-    home.mkdir(parents=True)
-    os.chown(home, 1000, 1000)
-    users = pathlib.Path(IMAGES, "tandem+slurm/24.11/rootfs/etc/passwd").read_text()
-    (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
-    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
-    wait_for("the machine has its own file system", m.host, 60)
-    subprocess.run(m.inside("sh", "-c", IMAGES_AT), check=True)
+    home = sessions_there(pool, m)
     pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
     # As an older `tandem node admit` has left it: the machine says what is missing, and the same command gives it.
     with pull_secret(pool):
@@ -324,8 +370,7 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
         r = pool.as_user("researcher", "srun", "-w", "h0", "sh", "-c", "cat /etc/tandem/pull-secret/.dockerconfigjson /run/tandem-host/pull-secret/.dockerconfigjson; env", check=False)
         assert r.stderr.count("Permission denied") == 2 and "c2VjcmV0" not in r.stdout, (r.stdout, r.stderr)
     wait_for("it goes with its Secret", lambda: seen() == [], 60)
-    m.also(*m.tandem("agent", "--node", "h0", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
-    wait_for("the gate is open", lambda: "is open: 2 devices" in m.log("agent.log"), 60)
+    agent(m)
     state = lambda s: me.api("GET", f"/sessions/{s['id']}")[1]
     tty = lambda s: WebSocket(address(pool), f"{s['path']}tty", {"Authorization": f"Bearer {me.key}"})
 
@@ -360,7 +405,6 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     assert subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
 
     serves_http(pool, m, me, mallory)
-    over_two(pool, m, me, tty)
     # One that does nothing ends as a rule says, while all the rest goes on.
     idle = me.json("session", "start", "shell", "--machines", "metal", "--low-use", "1")
     assert idle["endsBecause"], idle
