@@ -594,7 +594,8 @@ int td_standin_onnodes(int argc, char **argv)
 		failed(&a, "it starts programs from the session's first node, and this is node %d", a.rank);
 		return 2;
 	}
-	if (td_standin_onslurm_here() && getenv(STANDIN_STEPS))
+	// By the name "on-nodes" it is called where srun is, with the variables of the programs that are not.
+	if (td_standin_onslurm_here() && getenv(STANDIN_STEPS) && strcmp(argv[0], "on-nodes") != 0)
 		return outside(&a, argc, argv);
 	if (td_standin_onslurm_here())
 		return td_standin_onslurm(&(const struct standin_onslurm){.hosts = a.hosts,

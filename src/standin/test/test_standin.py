@@ -1232,6 +1232,8 @@ class Machines(unittest.TestCase):
                     self.assertEqual(p.stdout.readline(), "up\n")
                     p.send_signal(signal.SIGINT)  # to srun it is told as SIGTERM, which ends its step at once
                     self.assertEqual(p.wait(DEADLINE), 9)
+                r = subprocess.run([EXE, "on-nodes", "--", "sh", "-c", "echo $RANK $PATH"], env=env(**its, TANDEM_SESSION_STEPS=f"{d}/none", PATH=f"{bin_}:/usr/bin:/bin"), capture_output=True, text=True, timeout=DEADLINE)
+                self.assertEqual((r.returncode, r.stdout), (0, f"2 {bin_}:/usr/bin:/bin\n"), r.stderr)  # outside it is the script's own
                 r = do("true", TANDEM_SESSION_STEPS=f"{d}/none")
                 self.assertEqual(r.returncode, 255)
                 self.assertIn("is not there", r.stderr)
