@@ -328,8 +328,9 @@ static void reap(struct td_host_data *d, const struct td_host_data_now *n, const
 	if (!d->pid || waitpid(d->pid, &status, WNOHANG) != d->pid)
 		return;
 	d->pid = 0;
-	td_auto_free char *dir = td_asprintf("%s/data-keys", n->dir);
+	td_auto_free char *dir = td_asprintf("%s/data-keys", n->dir), *groups = td_asprintf("%s/data-groups", n->dir);
 	td_rm_rf(dir, NULL);
+	unlink(groups);
 	for (size_t i = 0; i < d->n; i++) {
 		struct td_host_fetch *f = &d->v[i];
 		if (!f->runs)
