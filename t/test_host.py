@@ -1,11 +1,11 @@
 """Machines that run slurmd themselves (docs/host.md): a real slurmd in namespaces of its own with nothing of Kubernetes in it, in the pool of the embedded plane."""
 import concurrent.futures
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import time
 
@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.embedded, pytest.mark.feature("A17.1", "D5.1")]
 
 # The machine's GPUs: devices that everybody may open where cgroups do not forbid it.
 GPUS = "nvidia0:1:7 nvidia1:1:9"
+# A machine's own file system can show files as another's, as an image's must be; this one's is an overlay.
+IMAGES_AT = "mkdir -p /var/lib/tandem/containers && mount -t tmpfs tmpfs /var/lib/tandem/containers"
 # What Kubernetes' own authorizer lets every node read; the embedded plane has RBAC only.
 NODE = [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "as-the-node-authorizer"},
          "rules": [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
@@ -28,7 +30,7 @@ NODE = [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "m
                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "patch"]}]},
         {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "as-the-node-authorizer"},
          "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "as-the-node-authorizer"},
-         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:node:h0"}]}]
+         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"system:node:{name}"} for name in ("h0", "h1")]}]
 
 
 def line(pool, name="h0"):
@@ -57,6 +59,7 @@ def slurmd(m):
     return m.process("-x", "slurmd")
 
 
+@pytest.mark.feature("D6.4")
 def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     """It is no node before it is admitted and has no key; then jobs run there with exactly their devices and outlive slurmd; taken out it works to the end, and has no key again."""
     m = metal
@@ -83,6 +86,8 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     assert r.stderr.count("Permission denied") == 2 and "clusters" not in r.stdout
     held = json.loads(subprocess.run(m.inside("cat", "/var/lib/tandem-agent/h0.json"), capture_output=True, text=True, check=True).stdout)
     assert held, "the gate keeps a table"
+
+    has_a_copy(pool, m)
 
     # Somebody writes the machine's /etc/hosts anew, as another file, and slurmd still finds slurmctld.
     finds = lambda: "slurmctld" in pathlib.Path(f"/proc/{slurmd(m)}/root/etc/hosts").read_text()
@@ -118,6 +123,34 @@ def test_a_machine_is_a_node_by_its_own_slurmd(pool, metal):
     wait_for("the key is gone", lambda: subprocess.run(m.inside("ls", "/run/tandem-host"), capture_output=True, text=True, check=True).stdout.split() == ["hosts", "slurm"], 60)
     with pytest.raises(Failed, match="orbidden"):
         secret()
+
+
+def has_a_copy(pool, m):
+    """The machine fetches a data set, tells Slurm, and jobs go where it is; its group's alone reads it; a directory of the machine's own is not copied; what is not declared any more goes."""
+    served = m.dir / "upper/srv"
+    served.mkdir()
+    (served / "words.txt").write_text("to learn from")
+    m.also("python3", "-m", "http.server", "8099", "--directory", "/srv", log="http.log")
+    source = {"http": {"url": f"http://{m.address}:8099/words.txt", "sha256": hashlib.sha256(b"to learn from").hexdigest()}}
+    make = lambda name, **spec: {"apiVersion": "tandem.dev/v1alpha1", "kind": "Dataset", "metadata": {"name": name, "namespace": "slurm"},
+                                 "spec": {"clusterName": "main", "nodeSelector": {"tandem.dev/host": "metal"}, "source": source, **spec}}
+    try:
+        pool.apply(make("words"), make("closed", group="pods"), make("stolen", source={"directory": {"path": "/etc/kubernetes"}}))
+        status = lambda name: pool.get("dataset", name, "-n", "slurm").get("status", {})
+        for name in ("words", "closed"):
+            wait_for("the machine holds it", lambda n=name: (status(n).get("nodes"), status(n).get("nodesReady")) == ("h0", 1), 120)
+        look = "hostname; cat /datasets/words/words.txt; cat /datasets/closed/words.txt; ls /datasets/.tandem; touch /datasets/words/x /var/lib/tandem-datasets/slurm-main/x"
+        r = pool.as_user("researcher", "srun", "-C", "data.words&data.closed", "sh", "-c", look, check=False)
+        assert r.stdout == "h0\nto learn from", (r.stdout, r.stderr)
+        assert r.stderr.count("Permission denied") == 3 and "Read-only file system" in r.stderr, r.stderr
+        assert pool.as_user("pods", "srun", "-C", "data.closed", "cat", "/datasets/closed/words.txt").stdout == "to learn from"
+        wait_for("it says what it does not copy", lambda: "Dataset slurm/stolen: spec.source.directory.path: /etc/kubernetes is in no file system" in m.log(), 60)
+        assert not status("stolen").get("nodesReady")
+        pool.kubectl("-n", "slurm", "delete", "dataset", "words", "closed", "stolen")
+        place = m.dir / "upper/var/lib/tandem-datasets/slurm-main"
+        wait_for("they are gone", lambda: not [x for x in os.listdir(place) if x != ".tandem"] and os.listdir(place / ".tandem") == [] and "data." not in pool.shell("scontrol", "show", "node", "h0"), 60)
+    finally:
+        pool.kubectl("-n", "slurm", "delete", "dataset", "words", "closed", "stolen", "--ignore-not-found")
 
 
 def test_its_health_is_kept_as_that_of_other_nodes(pool, metal):
@@ -195,8 +228,8 @@ def serves_http(pool, m, me, mallory):
     wait_for("nothing of them is left", gone)
 
 
-def in_an_image(pool, m, me, tty):
-    """A session's job runs in a container as jobs with --container-image do; the way in from the gateway leads into it, and so does ssh."""
+def forge(m):
+    """Leaves an image in the researcher's home on the machine, with what a session needs of it and a server of pages."""
     e = ociforge.entry
     tools = ("sh", "cat", "ls", "mkdir", "rm", "mv", "env", "id", "hostname")
     lab = b"#!/bin/sh\ncase $1 in --version) exec echo 4.4.0 ;; esac\nfor x; do case $x in --ServerApp.sock=*) at=${x#*=} ;; esac; done\n" \
@@ -206,6 +239,12 @@ def in_an_image(pool, m, me, tty):
     home = m.dir / "upper/home/researcher"
     (home / "own.tar").write_bytes(tar)
     subprocess.run(m.inside("sh", "-c", "cd /home/researcher && mksquashfs - own.sqsh -tar -quiet -no-progress <own.tar"), check=True, capture_output=True)
+    return home
+
+
+def in_an_image(pool, m, me, tty):
+    """A session's job runs in a container as jobs with --container-image do; the way in from the gateway leads into it, and so does ssh."""
+    home = m.dir / "upper/home/researcher"
     s = me.json("session", "start", "shell", "--machines", "metal", "--image", "/home/researcher/own.sqsh")
     # Only inside there is no sshd; before the container is there no step gets in.
     wait_for("ssh leads into its container", lambda: "has no sshd" in str(me.run("ssh", s["id"], "--", "true", check=False)), 120)
@@ -222,6 +261,25 @@ def in_an_image(pool, m, me, tty):
     me.run("session", "stop", s["id"])
 
 
+def sessions_there(pool, m):
+    """Starts the machine with what a session needs there. The owner's home."""
+    home = m.dir / "upper/home/researcher"
+    home.mkdir(parents=True)
+    os.chown(home, 1000, 1000)
+    users = pathlib.Path(IMAGES, "tandem+slurm/24.11/rootfs/etc/passwd").read_text()
+    (m.dir / "upper/etc").mkdir(exist_ok=True)
+    (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
+    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", m.name, "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+    wait_for("the machine has its own file system", m.host, 60)
+    subprocess.run(m.inside("sh", "-c", IMAGES_AT), check=True)
+    return home
+
+
+def agent(m):
+    m.also(*m.tandem("agent", "--node", m.name, "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
+    wait_for("the gate is open", lambda: "is open: 2 devices" in m.log("agent.log"), 60)
+
+
 @contextlib.contextmanager
 def pull_secret(pool):
     """What spec.containers.images.pullSecret names where it says nothing."""
@@ -233,16 +291,21 @@ def pull_secret(pool):
         pool.kubectl("-n", "slurm", "delete", "secret", "main-image-pull")
 
 
-def over_two(pool, m, me):
-    """One job over two machines: people are on the first one, srun and tandem-run start programs on both, what it uses is asked of both, and its end frees both."""
+@pytest.mark.nightly
+@pytest.mark.feature("D4.1", "D5.3")
+def test_sessions_over_two_machines(pool, metal, me):
+    """One job over two machines: people are on the first one, srun and tandem-run start programs on both, what it uses is asked of both, and its end frees both; in an image, too."""
+    m = metal
+    sessions_there(pool, m)
+    pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
+    agent(m)
+    wait_for("the first machine has registered", lambda: (line(pool) or {}).get("state") == "idle", 120)
+    tty = lambda s: WebSocket(address(pool), f"{s['path']}tty", {"Authorization": f"Bearer {me.key}"})
     with Machine(pool, "h1", last=3, devices=GPUS) as n:
         n.join()
-        for x in ("etc", "home/researcher"):
-            (n.dir / "upper" / x).mkdir(parents=True, exist_ok=True)
-        os.chown(n.dir / "upper/home/researcher", 1000, 1000)
-        shutil.copy(m.dir / "upper/etc/passwd", n.dir / "upper/etc/passwd")
+        sessions_there(pool, n)
         pool.cmd("node", "admit", "h1", "--nodeset", "slurm/metal")
-        n.start(*n.tandem("host", "--nodeset", "slurm/metal", "--name", "h1", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
+        agent(n)
         wait_for("the second machine has registered", lambda: (line(pool, "h1") or {}).get("state") == "idle", 120)
         s = me.json("session", "start", "shell", "--machines", "metal", "--nodes", "2", "--low-use", "5")
         assert s["state"] == "ready" and s["nodes"]["ready"] == 2 and [x["node"] for x in s["nodes"]["each"]] == ["h0", "h1"], s
@@ -259,7 +322,34 @@ def over_two(pool, m, me):
         wait_for("it is done", lambda: me.api("GET", f"/sessions/{b['id']}")[1]["state"] == "done")
         assert [(x.dir / "upper/home/researcher/ran").read_text() for x in (m, n)] == ["0-h0\n", "1-h1\n"]
         me.run("session", "stop", b["id"])
+        over_two_in_an_image(me, m, n, tty)
         pool.cmd("node", "dismiss", "h1", "--nodeset", "slurm/metal", "--wait")
+
+
+def over_two_in_an_image(me, m, n, tty):
+    """Each machine has a container of it; who has none is named; tandem-run in the one starts programs in the other."""
+    image = ("--machines", "metal", "--nodes", "2", "--image", "/home/researcher/own.sqsh")
+    state = lambda s: me.api("GET", f"/sessions/{s['id']}")[1]
+    home = forge(m)
+    bad = me.json("session", "start", "batch", "--no-wait", *image, "--", "true")
+    wait_for("the machine without it is named", lambda: (x := state(bad))["state"] == "failed" and "machine h1 has no container of /home/researcher/own.sqsh: " in x["words"] and x, 120)
+    assert "No such file" in state(bad)["words"], state(bad)
+    with open(home / "own.sqsh", "rb") as f:  # from inside: the machine has looked for it there already
+        subprocess.run(n.inside("sh", "-c", "cat >/home/researcher/own.sqsh"), stdin=f, check=True)
+    s = me.json("session", "start", "shell", "--gpus", "1", *image)
+    w = tty(s)
+    look = "cat /etc/os-release; id -u; pwd; echo home=$HOME at=$(hostname) rank=$RANK of=$WORLD_SIZE; for d in 0 1; do (: </dev/nvidia$d) 2>/dev/null && echo open; done; true"
+    w.send(f"cd /tmp; ls /usr/sbin/slurmd; PATH=/usr/local/bin:$PATH; tandem-run -l sh -c '{look}'; tandem-run --node 1 sh -c 'exit 7'; printf 'and%s=%s\\n' -done $?\n".encode())
+    said = w.until(b"and-done=").decode().replace("\r", "")
+    for rank in (0, 1):
+        lines = [x.split(": ", 1)[1] for x in said.splitlines() if x.startswith(f"{rank}: ")]
+        assert lines == ["NAME=Forged", "1000", "/tmp", f"home=/home/researcher at=h{rank} rank={rank} of=2", "open"], said
+    assert "No such file" in said and "exit code 7" in said, said
+    me.run("session", "stop", s["id"])
+    b = me.json("session", "start", "batch", "--no-wait", *image, "--", "echo $RANK-$(hostname)-$(cat /etc/os-release) >>boxed")
+    wait_for("it is done", lambda: state(b)["state"] == "done")
+    assert [(x.dir / "upper/home/researcher/boxed").read_text() for x in (m, n)] == ["0-h0-NAME=Forged\n", "1-h1-NAME=Forged\n"]
+    me.run("session", "stop", b["id"])
 
 
 @pytest.mark.nightly
@@ -267,15 +357,7 @@ def over_two(pool, m, me):
 def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     """A terminal there is a Slurm job of its owner's with his GPU; nothing listens on a network; it ends with its program, by `stop` and by its rules, and ssh leads into it."""
     m = metal
-    home = m.dir / "upper/home/researcher"
-    home.mkdir(parents=True)
-    os.chown(home, 1000, 1000)
-    users = pathlib.Path(IMAGES, "tandem+slurm/24.11/rootfs/etc/passwd").read_text()
-    (m.dir / "upper/etc/passwd").write_text(users + "researcher:x:1000:1000::/home/researcher:/bin/bash\n")  # sshd asks
-    m.start(*m.tandem("host", "--nodeset", "slurm/metal", "--name", "h0", "--standin", "/usr/bin/tandem-standin", "--every", "0.3s", "--cpus", "2", "--memory", "8000"))
-    wait_for("the machine has its own file system", m.host, 60)
-    # A machine's own file system can show files as another's, as an image's must be; this one's is an overlay.
-    subprocess.run(m.inside("sh", "-c", "mkdir -p /var/lib/tandem/containers && mount -t tmpfs tmpfs /var/lib/tandem/containers"), check=True)
+    home = sessions_there(pool, m)
     pool.cmd("node", "admit", "h0", "--nodeset", "slurm/metal")
     # As an older `tandem node admit` has left it: the machine says what is missing, and the same command gives it.
     with pull_secret(pool):
@@ -289,8 +371,7 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
         r = pool.as_user("researcher", "srun", "-w", "h0", "sh", "-c", "cat /etc/tandem/pull-secret/.dockerconfigjson /run/tandem-host/pull-secret/.dockerconfigjson; env", check=False)
         assert r.stderr.count("Permission denied") == 2 and "c2VjcmV0" not in r.stdout, (r.stdout, r.stderr)
     wait_for("it goes with its Secret", lambda: seen() == [], 60)
-    m.also(*m.tandem("agent", "--node", "h0", "--devices", "2", "--kubeconfig", "/etc/kubernetes/kubelet.conf", "--kubelet", "none"), log="agent.log")
-    wait_for("the gate is open", lambda: "is open: 2 devices" in m.log("agent.log"), 60)
+    agent(m)
     state = lambda s: me.api("GET", f"/sessions/{s['id']}")[1]
     tty = lambda s: WebSocket(address(pool), f"{s['path']}tty", {"Authorization": f"Bearer {me.key}"})
 
@@ -325,7 +406,6 @@ def test_a_session_on_a_machine_without_a_kubelet(pool, metal, me, mallory):
     assert subprocess.run(m.inside("sh", "-c", "ls -d /tmp/.tandem-*"), capture_output=True, text=True).stdout == ""
 
     serves_http(pool, m, me, mallory)
-    over_two(pool, m, me)
     # One that does nothing ends as a rule says, while all the rest goes on.
     idle = me.json("session", "start", "shell", "--machines", "metal", "--low-use", "1")
     assert idle["endsBecause"], idle

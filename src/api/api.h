@@ -17,6 +17,7 @@
 //   apply.c                     server-side apply and managedFields
 //   typed.[ch] fieldset.[ch]    what apply.c needs: values seen through a schema, sets of fields
 //   kinds.[ch] kinds_priv.h     the table of kinds
+//   dataset.[ch]                what a Dataset says of its copies, for who fetches them
 //   crd.c                       kinds from CRDs and CRDs from kinds
 //   embed.c embedded.h          the build tool that puts the kind files into the program
 //   gen.c                       the build tool that writes deploy/crds and docs/reference

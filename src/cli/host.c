@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "base/proc.h"
 #include "cli/host_daemon.h"
+#include "cli/host_data.h"
 #include "cli/host_login.h"
 #include "cmd/roles.h"
 #include "pool/nodeset.h"
@@ -41,6 +42,7 @@ struct host {
 	struct td_host_seen seen;
 	struct td_pool_absence absence;
 	struct td_host_daemon d; // slurmd
+	struct td_host_data data;
 	int64_t next_look;
 	bool leaving, said_out;
 	bool node;                          // it makes a Kubernetes Node
@@ -195,6 +197,18 @@ static void look(struct host *h, int64_t now)
 	}
 	if (mount_hosts(h, &err))
 		td_host_complain(&h->last, err.msg);
+	if (h->seen.has_datasets)
+		td_host_data_keep(&h->data, &(struct td_host_data_now){.k = h->k,
+								       .ns = h->who.ns,
+								       .name = h->who.name,
+								       .set = h->who.set,
+								       .dir = h->dir,
+								       .sc = h->seen.sc->root,
+								       .nodeset = h->seen.nodeset->root,
+								       .datasets = &h->seen.datasets,
+								       .slurmd = h->d.pid,
+								       .now_ms = now,
+								       .cancel = h->cancel});
 	if (!h->d.pid && !h->seen.expected && !h->seen.recorded)
 		return; // the operator says when the configuration knows of it
 	// What Slurm has forgotten registers with a new slurmd only (pool/nodeset.h).
@@ -225,6 +239,7 @@ static void run(struct host *h)
 		td_cancel_wait(h->cancel, TICK_MS);
 	}
 	td_info("slurmd is ended; jobs go on");
+	td_host_data_done(&h->data);
 	td_host_daemon_stop(&h->d);
 }
 

@@ -23,7 +23,10 @@ struct td_host_seen {
 	bool settled;       // whether jobs have containers here is known
 	char *containers;   // containers.conf (spank/settings.h); NULL: they have none
 	struct td_buf pull; // the pull secret of spec.containers, a Docker config; "": there is none for this machine
-	char *lacks;        // what containers need and this machine does not get, and the fix; NULL: nothing
+	struct td_object *sc, *nodeset; // as they were read; sc NULL: not seen
+	bool has_datasets;              // datasets: all of the namespace
+	struct td_objects datasets;
+	char *lacks; // what containers need and this machine does not get, and the fix; NULL: nothing
 };
 void td_host_seen_done(struct td_host_seen *s);
 #define td_auto_host_seen __attribute__((cleanup(td_host_seen_done)))

@@ -56,6 +56,30 @@ static int make(struct td_kube *k, const struct td_gvr *gvr, yyjson_mut_doc *d, 
 static const struct {
 	const char *file, *what;
 } roles[] = {{"host-role.yaml", "host"}, {"host-key-role.yaml", "key"}};
+enum { KEY = 1 };
+
+// A Secret with the keys of a server of S3. Who writes Datasets cannot have machines read another one.
+static bool has_keys(struct td_kube *k, const char *ns, const char *name)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	return !td_kube_get(k, &td_secrets, ns, name, NULL, &o, NULL) && td_jstr(o->root, "data.accessKeyID") &&
+	       td_jstr(o->root, "data.secretAccessKey");
+}
+
+// The Secrets of the data sets that there are: their machines fetch copies themselves (host_data.c).
+static int data_secrets(struct td_kube *k, const char *ns, const char *cluster, struct td_strv *ret,
+			struct td_error *err)
+{
+	td_auto_objects struct td_objects all = {0};
+	int r = td_kube_list(k, &td_datasets, ns, NULL, NULL, NULL, &all, err);
+	for (size_t i = 0; !r && i < all.n; i++) {
+		const char *secret = td_jstr(all.v[i]->root, "spec.source.s3.secret");
+		if (secret && td_streq(td_jstr(all.v[i]->root, "spec.clusterName"), cluster) &&
+		    !td_strv_has(ret, secret) && has_keys(k, ns, secret))
+			td_strv_add(ret, secret);
+	}
+	return r && r != TD_NOT_FOUND && r != TD_DENIED ? td_wrap(err, "Datasets of %s", ns) : 0;
+}
 
 static int grant(struct td_kube *k, const struct td_object *set, const struct td_strv *names, struct td_error *err)
 {
@@ -65,12 +89,16 @@ static int grant(struct td_kube *k, const struct td_object *set, const struct td
 	if (r && r != TD_NOT_FOUND)
 		return td_wrap(err, "SlurmCluster %s/%s", set->ns, cluster);
 	td_auto_free char *pull = td_slurm_pull_secret(sc ? sc->root : NULL, cluster);
-	r = 0;
+	td_auto_strv struct td_strv data = {0};
+	r = data_secrets(k, set->ns, cluster, &data, err);
 	for (size_t n = 0; n < TD_LEN(roles) && !r; n++) {
 		td_auto_free char *role = td_asprintf("%s-%s", set->name, roles[n].what);
 		const struct td_json_word its[] = {
 			{"set", set->name, 0}, {"namespace", set->ns, 0}, {"cluster", cluster, 0}, {"pull", pull, 0}};
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_cli_template(roles[n].file, its, TD_LEN(its));
+		yyjson_mut_val *secrets = td_jm_get(yyjson_mut_doc_get_root(d), "rules.[0].resourceNames");
+		for (size_t i = 0; n == KEY && i < data.n; i++)
+			yyjson_mut_arr_add_strcpy(d, secrets, data.v[i]);
 		r = make(k, &td_roles_gvr, d, &td_nodesets, set, err);
 		for (size_t i = 0; i < names->n && !r; i++) {
 			const struct td_json_word words[] = {

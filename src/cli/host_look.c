@@ -26,6 +26,9 @@ void td_host_seen_done(struct td_host_seen *s)
 	free(s->servers);
 	free(s->containers);
 	free(s->lacks);
+	td_object_unref(s->sc);
+	td_object_unref(s->nodeset);
+	td_objects_done(&s->datasets);
 	*s = (struct td_host_seen){0};
 }
 
@@ -169,12 +172,26 @@ static int containers(struct td_kube *k, const struct td_host_who *w, struct td_
 	if (r)
 		return r == TD_DENIED || r == TD_NOT_FOUND ? 0 : td_wrap(err, "SlurmCluster %s/%s", w->ns, s->cluster);
 	td_slurm_containers_files(sc->root, &files, &problems);
+	s->sc = td_object_ref(sc);
 	s->settled = !problems.n; // with a slip in it what was before holds, as in slurmd's pods
 	for (size_t i = 0; i < files.n; i++)
 		if (td_streq(files.v[i].name, "containers.conf"))
 			s->containers = td_strdup(files.v[i].text);
 	td_slurm_files_done(&files);
 	return td_slurm_containers(sc->root) ? pull_secret(k, w, sc->root, c, s, err) : 0;
+}
+
+// Which data sets there are, where nodes hold copies.
+static int datasets(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *s,
+		    struct td_error *err)
+{
+	if (!s->sc || !td_jget(s->sc->root, "spec.datasets"))
+		return 0;
+	int r = td_kube_list(k, &td_datasets, w->ns, NULL, NULL, c, &s->datasets, err);
+	s->has_datasets = !r;
+	if (r == TD_DENIED && !s->lacks)
+		lacks(w, "Datasets of", s->cluster, "no copies of data sets come here", s);
+	return r == TD_DENIED ? 0 : r ? td_wrap(err, "Datasets of %s", w->ns) : 0;
 }
 
 int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cancel *c, struct td_host_seen *ret,
@@ -187,10 +204,12 @@ int td_host_look(struct td_kube *k, const struct td_host_who *w, struct td_cance
 		return td_wrap(err, "NodeSet %s/%s", w->ns, w->set);
 	membership(set->root, w, &s);
 	// Who is no member is not shown the key again.
-	if (s.member && ((r = keys(k, w->ns, c, &s, err)) || (r = containers(k, w, c, &s, err))))
+	if (s.member && ((r = keys(k, w->ns, c, &s, err)) || (r = containers(k, w, c, &s, err)) ||
+			 (r = datasets(k, w, c, &s, err))))
 		return r;
 	if ((r = controllers(k, w, c, &s, err)))
 		return td_wrap(err, "slurmctld of %s/%s", w->ns, s.cluster);
+	s.nodeset = td_steal(set);
 	td_host_seen_done(ret);
 	*ret = s;
 	s = (struct td_host_seen){0};

@@ -110,9 +110,8 @@ char *td_gateway_data_nowhere(const struct td_slurm_nodes *nodes, const struct t
 		}
 		if (!held)
 			return td_asprintf(
-				"data: no node%s%s holds %.63s at /datasets/%.63s. A Dataset is brought to "
-				"nodes with a kubelet: `kubectl get dataset` says how far it is. On machines "
-				"that run slurmd themselves an administrator lays it there and says "
+				"data: no node%s%s holds %.63s at /datasets/%.63s yet. `kubectl get dataset` says "
+				"how far it is; what an administrator has laid on machines himself he names "
 				"data.%.63s in spec.slurm.features of their NodeSet. Without that name another "
 				"partition, or a path on storage that they share",
 				b->partition ? " of partition " : "", b->partition ? b->partition : "", name, name,

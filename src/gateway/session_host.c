@@ -4,6 +4,7 @@
 #include "gateway/sessions.h"
 
 #include "api/condition.h"
+#include "api/status.h"
 #include "base/clock.h"
 #include "base/embedded.h"
 #include "base/log.h"
@@ -53,11 +54,6 @@ int td_session_host_check(const yyjson_val *body, struct td_error *err)
 				       "%s: a session on machines of their own is one job on the machine itself; leave "
 				       "%s or machines out",
 				       without[i], without[i]);
-	if (td_session_nodes_asked(body) && td_jstr(body, "image"))
-		return td_fail(err, TD_INVALID,
-			       "nodes, image: on machines programs reach the other nodes by srun, which is the "
-			       "machine's and not in the image: leave image out, and give it to srun there "
-			       "(--container-image)");
 	if (td_session_nodes_asked(body) && kind && own_net(kind, body))
 		return td_fail(err, TD_INVALID,
 			       "nodes: what listens at $PORT on a machine has a network of its own, without the other "
@@ -201,7 +197,7 @@ static void environment(const struct td_gateway_ask *q, const struct td_session_
 		td_strv_addf(env, "TANDEM_SESSION_ALL=yes");
 }
 
-int td_session_host_image(const yyjson_val *sc, const char *image, const char *home, struct td_strv *env,
+int td_session_host_image(const yyjson_val *sc, const char *image, const char *home, bool several, struct td_strv *env,
 			  struct td_error *err)
 {
 	if (!image)
@@ -215,12 +211,15 @@ int td_session_host_image(const yyjson_val *sc, const char *image, const char *h
 		return td_fail(err, TD_INVALID, "image: \"%s\" is no name of an image and no path", image);
 	if (strpbrk(home, ",:"))
 		return td_fail(err, TD_UNSUPPORTED, "image: your home %s cannot be mounted in a container", home);
-	td_strv_addf(env, "PYXIS_CONTAINER_IMAGE=%s", image);
-	td_strv_addf(env, "PYXIS_CONTAINER_NAME=" TD_SESSION_CONTAINER); // ssh goes on in it; it ends with the job
+	// Over several machines the script stays outside, where srun is, and makes the containers by steps.
+	td_strv_addf(env, "%s=%s", several ? "TANDEM_SESSION_IMAGE" : "PYXIS_CONTAINER_IMAGE", image);
+	td_strv_addf(env, "%s=" TD_SESSION_CONTAINER, // ssh goes on in it; it ends with the job
+		     several ? "TANDEM_SESSION_CONTAINER" : "PYXIS_CONTAINER_NAME");
 	td_strv_addf(env, "PYXIS_CONTAINER_WORKDIR=%s", home);
 	td_strv_addf(env, "PYXIS_CONTAINER_ENV=HOME,USER,LOGNAME,PORT");
 	// The way in (session-machine.sh) is a socket in /tmp.
-	td_strv_addf(env, "PYXIS_CONTAINER_MOUNTS=%s:%s,/opt/tandem:/opt/tandem:ro,/tmp:/tmp", home, home);
+	td_strv_addf(env, "PYXIS_CONTAINER_MOUNTS=%s:%s,/opt/tandem:/opt/tandem:ro,/tmp:/tmp%s", home, home,
+		     several ? ",/opt/tandem/tandem-standin:/usr/local/bin/tandem-run:ro" : "");
 	return 0;
 }
 
@@ -278,7 +277,8 @@ int td_session_host_make(struct td_gateway_ask *q, const struct td_object *recor
 	td_auto_strv struct td_strv image = {0};
 	int r = set_check(q, set, err);
 	if (!r)
-		r = td_session_host_image(sc ? sc->root : NULL, td_jstr(q->body, "image"), q->user.home, &image, err);
+		r = td_session_host_image(sc ? sc->root : NULL, td_jstr(q->body, "image"), q->user.home,
+					  td_session_nodes_asked(q->body) > 0, &image, err);
 	if (!r)
 		r = draw(q, record, &place, &token, err);
 	if (r)
@@ -358,8 +358,13 @@ static char *end_words(const struct td_object *record, const char *image, const 
 		return j->n_nodes > 1 ? td_asprintf("one of its %zu machines was lost (the first one is %s)",
 						    j->n_nodes, j->nodes[0].name)
 				      : td_asprintf("its machine %s was lost", j->n_nodes ? j->nodes[0].name : "");
+	// The script says which machine has no container and why (session-machine.sh).
+	if (image && j->comment && *j->comment && strcmp(j->comment, record->name) != 0) {
+		td_auto_free char *said = td_text_clean(j->comment);
+		return td_asprintf("%.*s", WORDS, said);
+	}
 	// What the container's plug-in says of a batch job stands in the machine's slurmd's log only.
-	if (image && j->n_nodes)
+	if (image && j->n_nodes == 1)
 		return td_asprintf(
 			"%s (exit code %lld): what it said is in ~/.tandem-%s.log; if that is not there, `srun "
 			"-w %s --container-image=IMAGE true` says why there is no container of its image",

@@ -270,8 +270,9 @@ int td_session_host_check(const yyjson_val *body, struct td_error *err);
 const char *td_session_host_partition(const yyjson_val *sc, const char *set, const char *account);
 #define TD_SESSION_CONTAINER "session" // the name of its container in the job (docs/containers.md)
 // (pure) Adds the variables by which its job runs in the image, as Slurm's jobs run theirs (docs/containers.md). image NULL:
-// none. TD_INVALID: the SlurmCluster `sc` has no containers in jobs; TD_UNSUPPORTED: such a home cannot be in one.
-int td_session_host_image(const yyjson_val *sc, const char *image, const char *home, struct td_strv *env,
+// none. several: over several machines, where session-machine.sh makes the containers. TD_INVALID: the SlurmCluster `sc` has no
+// containers in jobs; TD_UNSUPPORTED: such a home cannot be in one.
+int td_session_host_image(const yyjson_val *sc, const char *image, const char *home, bool several, struct td_strv *env,
 			  struct td_error *err);
 // (pure) Over how many machines what stands for its pod is; 1: one.
 int td_session_host_nodes(const struct td_object *pod);

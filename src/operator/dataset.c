@@ -7,6 +7,7 @@
 #include "api/status.h"
 #include "base/log.h"
 #include "slurm/hostlist.h"
+#include "slurm/hosts.h"
 
 #include <string.h>
 
@@ -66,7 +67,7 @@ static void collect(const struct td_op_pass *p, struct datasets *ret)
 		for (size_t k = 0; k < problems.n; k++)
 			td_buf_printf(&text, "%s%s", k ? "; " : "", problems.v[k]);
 		ret->v[ret->n++] = (struct dataset){.o = td_object_ref(all.v[i]),
-						    .print = td_op_dataset_print(p->in_force, all.v[i]->root),
+						    .print = td_dataset_print(p->in_force, all.v[i]->root),
 						    .problem = text.len ? td_strdup(td_buf_str(&text)) : NULL};
 	}
 	td_informer_list(p->op->pods, p->ns, &pods);
@@ -181,7 +182,7 @@ static int settle(struct datasets *all, struct node_copy *x, bool changeable, st
 {
 	const struct td_slurm_node *rec = td_slurm_node_find(&x->p->v->nodes, x->node->name);
 	const char *boot = x->mark ? strchr(x->mark, '.') : NULL;
-	bool wants = x->set && td_op_dataset_wants(x->set->o->root, x->node->root);
+	bool wants = x->set && td_dataset_wants(x->set->o->root, td_jget(x->node->root, "metadata.labels"));
 	struct td_pool_data f = {.want = wants ? x->set->print : NULL, .ready = td_op_ready(x->node)};
 	f.verify = x->unseen = boot && strncmp(boot + 1, start_of(x->node), START_LEN) != 0;
 	if (boot)
@@ -247,8 +248,8 @@ static int features(const struct td_op_pass *p, const struct td_object *node, co
 	const struct td_slurm_node *rec = v->fresh ? td_slurm_node_find(&v->nodes, node->name) : NULL;
 	if (!rec)
 		return 0;
-	td_auto_free char *can = td_op_dataset_features(rec->features, held),
-			  *has = td_op_dataset_features(rec->active, held);
+	td_auto_free char *can = td_dataset_features(rec->features, held),
+			  *has = td_dataset_features(rec->active, held);
 	if (!can && !has)
 		return 0;
 	int r = td_slurm_node_features(v->slurm, node->name, can ? can : rec->features, has ? has : rec->active,
@@ -361,6 +362,37 @@ static int status(const struct td_op_pass *p, struct dataset *s, struct td_error
 	return td_op_status_write(p->op, &td_datasets, s->o, d, p->c, err);
 }
 
+// Machines that run slurmd themselves fetch their copies and tell Slurm (cli/host_data.c): here they are counted.
+static void machines(const struct td_op_pass *p, struct datasets *all)
+{
+	td_auto_objects struct td_objects sets = {0};
+	td_informer_list(p->op->nodesets, p->ns, &sets);
+	td_op_sort(&sets);
+	for (size_t i = 0; i < sets.n; i++) {
+		const struct td_object *set = sets.v[i];
+		td_auto_strv struct td_strv names = {0};
+		if (!td_slurm_host_set(set->root) || !td_streq(td_jstr(set->root, "spec.clusterName"), p->cluster))
+			continue;
+		td_slurm_hosts(set->root, &names, NULL);
+		for (size_t k = 0; k < names.n; k++) {
+			const struct td_slurm_node *rec = td_slurm_node_find(&p->v->nodes, names.v[k]);
+			for (size_t d = 0; rec && d < all->n; d++) {
+				struct dataset *s = &all->v[d];
+				if (!td_dataset_wants_host(s->o->root, names.v[k], set->name))
+					continue;
+				s->wanted++;
+				if (has_feature(rec, s->o->name))
+					td_strv_add(&s->held, names.v[k]);
+				else if (!*s->said)
+					snprintf(s->said, sizeof(s->said),
+						 "%s does not hold it yet: `tandem host` fetches it there, and says in "
+						 "its log what is in the way",
+						 names.v[k]);
+			}
+		}
+	}
+}
+
 int td_op_datasets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td_error *err)
 {
 	if (!p->sc || !p->in_force)
@@ -391,6 +423,7 @@ int td_op_datasets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 		if (err)
 			*err = swept;
 	}
+	machines(p, &all);
 	for (size_t i = 0; i < all.n; i++) {
 		struct td_error e = TD_ERROR_INIT;
 		int r = status(p, &all.v[i], &e);

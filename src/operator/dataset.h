@@ -4,6 +4,7 @@
 // removes (programs/dataset.py). dataset.c reads and acts, dataset_pod.c builds (pure).
 #pragma once
 
+#include "api/dataset.h"
 #include "operator/operator.h"
 #include "pool/dataset.h"
 
@@ -11,11 +12,6 @@ enum { TD_DATA_WRONG_CODE = 3 }; // exit code of a pod whose next try would fare
 
 // Adds what is wrong with the spec: "spec.source: …".
 void td_op_dataset_check(const yyjson_val *dataset, struct td_strv *problems);
-// Returns the print of what nodes shall hold: of its source, its size, who may read it, and where it lies, so that a
-// mark which another cluster left, or which is of another path, is not taken for a copy. Caller frees.
-char *td_op_dataset_print(const yyjson_val *cluster, const yyjson_val *dataset);
-// Does the Dataset want a copy on the node?
-bool td_op_dataset_wants(const yyjson_val *dataset, const yyjson_val *node);
 // Builds the pod that fetches a data set, or removes it (dataset NULL), on that node.
 struct td_op_dataset_pod {
 	const yyjson_val *cluster;
@@ -25,9 +21,6 @@ struct td_op_dataset_pod {
 };
 struct td_json *td_op_dataset_pod(const struct td_op_dataset_pod *p);
 char *td_op_dataset_pod_name(const char *cluster, const char *name, const char *node); // caller frees
-// Returns the node's features as they should be: `have` without those of data sets, and with those of the held ones.
-// NULL: have is right. The caller frees it.
-char *td_op_dataset_features(const char *have, const struct td_strv *held);
 // Does this slurmd pod have the cluster's directory of copies?
 bool td_op_dataset_mounted(const yyjson_val *cluster, const yyjson_val *slurmd);
 

@@ -17,7 +17,8 @@
 //   uses …            there, too: says what the job uses
 //   own-net …         there, too: runs a program in a network of its own, of which one port is at a socket
 //   terminal …        in a session's pod: a shell, shown over WebSockets to its owner
-//   worker …          in the pod of a session's further node: runs what tandem-run says on its first one
+//   worker …          in the pod of a session's further node, or beside a session's containers on machines: runs what tandem-run says
+//   on-nodes …        tandem-run, by another name
 //   stage …           runs a program and keeps its checkpoints (also under the name tandem-stage)
 //   on-slurm …        there on machines without a kubelet: the program of one node
 // Called tandem-run or tandem-rsh it runs a program on the nodes of a session.
@@ -52,7 +53,7 @@ static int usage(FILE *f)
 	      "       tandem-standin lines PATH\n"
 	      "       tandem-standin uses [--every MS] [--socket PATH]\n"
 	      "       tandem-standin own-net PATH PORT CMD [ARG…]\n"
-	      "       tandem-standin worker --port PORT\n"
+	      "       tandem-standin worker --port PORT|--socket PATH\n"
 	      "       tandem-standin stage [--to DIR] [--keep N] [--parts all|one|none|P/N]\n"
 	      "                            [--reshard copy|link|no] [--attempt ID]\n"
 	      "                            [--signal NAME] [--no-restore] [--] CMD [ARG…]\n"
@@ -92,6 +93,8 @@ int main(int argc, char **argv)
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
 		return td_standin_task(argc - 1, argv + 1);
 
+	if (argc >= 2 && !strcmp(argv[1], "on-nodes"))
+		return td_standin_onnodes(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "on-slurm"))
 		return td_standin_onslurm_task(argc - 1, argv + 1);
 	if (argc >= 3 && !strcmp(argv[1], "init"))

@@ -43,6 +43,7 @@ struct all {
 	struct part v[NODES];
 	int n;
 	bool label, typed; // typed: the standard input goes along
+	bool srun;         // it is srun that runs them: of a signal twice it would forget its tasks
 	bool deaf;         // nobody reads the output any more
 	int asked;         // signals of the caller's
 	int worst;
@@ -403,11 +404,11 @@ static void told(struct all *a, int signals)
 	struct signalfd_siginfo s;
 	while (read(signals, &s, sizeof(s)) == (ssize_t)sizeof(s)) {
 		bool ends = s.ssi_signo == SIGINT || s.ssi_signo == SIGTERM || s.ssi_signo == SIGHUP;
-		if (ends && a->asked++) // he asks again
+		if (ends && a->asked++ && !a->srun) // he asks again
 			a->kill_at = 1;
 		else if (ends && !a->kill_at)
 			a->kill_at = td_standin_now_ms() + KILL_MS;
-		tell(a, (int)s.ssi_signo);
+		tell(a, ends && a->srun ? SIGTERM : (int)s.ssi_signo);
 	}
 }
 
@@ -453,7 +454,7 @@ static int follow(struct all *a)
 		if (a->deaf && !a->kill_at) { // as of a program that writes to that pipe itself
 			a->worst = a->worst ? a->worst : 128 + SIGPIPE;
 			a->kill_at = td_standin_now_ms() + KILL_MS;
-			tell(a, SIGPIPE);
+			tell(a, a->srun ? SIGTERM : SIGPIPE);
 		}
 		if (p[a->n].revents)
 			told(a, signals);
@@ -489,6 +490,42 @@ static int run(struct all *a, char **argv, bool all)
 		if (!sent)
 			return failed(a, "node %d (%s) is lost", a->v[i].rank, a->v[i].host);
 	}
+	return follow(a);
+}
+
+// In a container srun is not at hand: a worker outside of it, at a socket, says all this once more where it is (onslurm.c).
+static int outside(struct all *a, int argc, char **argv)
+{
+	struct text t = {0};
+	char dir[4096];
+	bool there = getcwd(dir, sizeof(dir)) != NULL;
+	struct part *p = &a->v[0];
+	a->n = 1;
+	a->label = false; // srun writes them
+	a->srun = true;
+	*p = (struct part){.fd = td_standin_onslurm_door(getenv(STANDIN_STEPS)), .code = -1};
+	if (p->fd < 0)
+		return failed(a, "what starts programs on the session's machines is not there (%s): %s",
+			      getenv(STANDIN_STEPS), strerror(errno));
+	add(&t, "%s", "/");
+	if (there)
+		add(&t, "=PYXIS_CONTAINER_WORKDIR=%s", dir);
+	for (char **e = environ; *e; e++)
+		if (td_standin_onslurm_sends(*e))
+			add(&t, "=" STANDIN_INSIDE "%s", *e);
+	add(&t, "%s", "");
+	add(&t, "%s", STANDIN_OUTSIDE);
+	add(&t, "%s", "on-nodes");
+	for (int i = 1; i < argc; i++)
+		add(&t, "%s", argv[i]);
+	bool sent = t.n <= STANDIN_WORKER_REQUEST && td_standin_worker_send(p->fd, 'r', t.s, t.n) &&
+		    td_standin_worker_send(p->fd, 'c', "", 0);
+	int over = t.n > STANDIN_WORKER_REQUEST;
+	free(t.s);
+	if (!sent)
+		return over ? failed(a, "the command and the environment are longer than %d bytes",
+				     STANDIN_WORKER_REQUEST)
+			    : failed(a, "what starts programs on the session's machines has gone");
 	return follow(a);
 }
 
@@ -557,6 +594,9 @@ int td_standin_onnodes(int argc, char **argv)
 		failed(&a, "it starts programs from the session's first node, and this is node %d", a.rank);
 		return 2;
 	}
+	// By the name "on-nodes" it is called where srun is, with the variables of the programs that are not.
+	if (td_standin_onslurm_here() && getenv(STANDIN_STEPS) && strcmp(argv[0], "on-nodes") != 0)
+		return outside(&a, argc, argv);
 	if (td_standin_onslurm_here())
 		return td_standin_onslurm(&(const struct standin_onslurm){.hosts = a.hosts,
 									  .n_hosts = a.n_hosts,

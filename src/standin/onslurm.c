@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 bool td_standin_onslurm_here(void)
@@ -77,6 +79,85 @@ int td_standin_onslurm(const struct standin_onslurm *w)
 	return 127;
 }
 
+int td_standin_onslurm_door(const char *path)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof(a.sun_path)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	strcpy(a.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct ucred who;
+	socklen_t n = sizeof(who);
+	if (fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof(a)) &&
+	    !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n))
+		return fd;
+	int e = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = e;
+	return -1;
+}
+
+static bool is_of(const char *variable, const char *const *names)
+{
+	for (; *names; names++)
+		if (!strncmp(variable, *names, strlen(*names)))
+			return true;
+	return false;
+}
+
+bool td_standin_onslurm_sends(const char *variable)
+{
+	static const char *const never[] = {"SLURM",
+					    "SRUN_",
+					    "SBATCH_",
+					    "PYXIS_",
+					    "TANDEM_",
+					    "PMI",
+					    "HOSTNAME=",
+					    "RANK=",
+					    "NODE_RANK=",
+					    "PET_NODE_RANK=",
+					    "PWD=",
+					    "OLDPWD=",
+					    "SHLVL=",
+					    "_=",
+					    "CUDA_VISIBLE_D",
+					    "GPU_DEVICE",
+					    "ROCR_VISIBLE",
+					    "ZE_AFFINITY",
+					    "NVIDIA_VISIBLE",
+					    "NCCL_IB_HCA=",
+					    "UCX_NET_DEVICES=",
+					    NULL};
+	return strchr(variable, '=') && !is_of(variable, never);
+}
+
+// What the program that asked had in its container, in the task's own.
+static void put_back(void)
+{
+	size_t n = strlen(STANDIN_INSIDE), k = 0, all = 0;
+	while (environ[all])
+		all++;
+	char **take = calloc(all + 1, sizeof(*take));
+	if (!take)
+		abort();
+	for (size_t i = 0; i < all; i++)
+		if (!strncmp(environ[i], STANDIN_INSIDE, n) && !(take[k++] = strdup(environ[i])))
+			abort();
+	for (size_t i = 0; i < k; i++) {
+		char *name = take[i] + n, *equals = strchr(take[i], '=');
+		*equals = '\0';
+		unsetenv(take[i]);
+		if (*name)
+			setenv(name, equals + 1, 1);
+		free(take[i]);
+	}
+	free(take);
+}
+
 static void set(const char *name, const char *value)
 {
 	if (value)
@@ -91,6 +172,7 @@ int td_standin_onslurm_task(int argc, char **argv)
 		fputs("tandem-standin on-slurm: tandem-run calls it, in a step of a Slurm job\n", stderr);
 		return 2;
 	}
+	put_back();
 	snprintf(rank, sizeof(rank), "%d", atoi(proc) + atoi(argv[1]));
 	set("RANK", rank);
 	set("NODE_RANK", rank);

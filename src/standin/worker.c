@@ -1,6 +1,7 @@
 // `worker`: waits in the pod of a session's further node for what its first node says, and runs it (worker.h). The pod's
 // owner is who runs it, and what it starts can do what he can do here and no more. It is the pod's first process on
-// clusters: it reaps what nobody else does.
+// clusters: it reaps what nobody else does. In a session in an image over several machines it is outside of the container, at a
+// socket (onslurm.c).
 #include "standin/worker.h"
 #include "standin/greet.h"
 
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -262,32 +265,66 @@ static _Noreturn void serve(int fd, const struct standin_key *key)
 	_exit(0);
 }
 
+// At a socket in a directory that only its owner enters: who is let in is he, which the kernel says.
+static _Noreturn void serve_own(int fd)
+{
+	struct ucred who;
+	socklen_t n = sizeof(who);
+	signal(SIGTERM, SIG_DFL);
+	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) && who.uid == getuid())
+		td_standin_worker_serve(fd);
+	_exit(0);
+}
+
+static int listen_own(const char *path)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = strlen(path) < sizeof(a.sun_path) ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	if (fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a)) && !listen(fd, CLIENTS))
+		return fd;
+	fprintf(stderr, "tandem-standin worker: %.200s: %s\n", path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static int listen_port(int port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+	if (fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) &&
+	    !bind(fd, (struct sockaddr *)&a, sizeof(a)) && !listen(fd, CLIENTS))
+		return fd;
+	fprintf(stderr, "tandem-standin worker: port %d: %s\n", port, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
 int td_standin_worker(int argc, char **argv)
 {
 	static struct standin_key key;
 	static pid_t clients[CLIENTS];
-	int port = argc == 3 && !strcmp(argv[1], "--port") ? atoi(argv[2]) : 0, on = 1;
+	const char *own = argc == 3 && !strcmp(argv[1], "--socket") ? argv[2] : NULL;
+	int port = argc == 3 && !strcmp(argv[1], "--port") ? atoi(argv[2]) : 0;
 	const char *secret = getenv("TANDEM_SESSION_KEY");
-	if (port < 1 || port > 65535) {
-		fputs("usage: tandem-standin worker --port PORT\n", stderr);
+	if (!own && (port < 1 || port > 65535)) {
+		fputs("usage: tandem-standin worker --port PORT|--socket PATH\n", stderr);
 		return 2;
 	}
 	key.n = secret ? strlen(secret) : 0;
-	if (key.n < 32 || key.n > sizeof(key.s)) {
+	if (!own && (key.n < 32 || key.n > sizeof(key.s))) {
 		fputs("tandem-standin worker: TANDEM_SESSION_KEY has no key: anybody could come in\n", stderr);
 		return 2;
 	}
-	memcpy(key.s, secret, key.n);
+	if (!own)
+		memcpy(key.s, secret, key.n);
 
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = own ? listen_own(own) : listen_port(port);
 	struct sigaction child = {.sa_handler = told}, end_ = {.sa_handler = stop};
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-	    bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, CLIENTS) || sigaction(SIGCHLD, &child, NULL) ||
-	    sigaction(SIGTERM, &end_, NULL)) {
-		fprintf(stderr, "tandem-standin worker: port %d: %s\n", port, strerror(errno));
+	if (fd < 0 || sigaction(SIGCHLD, &child, NULL) || sigaction(SIGTERM, &end_, NULL))
 		return 1;
-	}
 	for (;;) {
 		for (pid_t gone; (gone = waitpid(-1, NULL, WNOHANG)) > 0;)
 			for (int i = 0; i < CLIENTS; i++)
@@ -301,6 +338,8 @@ int td_standin_worker(int argc, char **argv)
 		pid_t pid = at >= 0 ? fork() : -1;
 		if (!pid) {
 			close(fd);
+			if (own)
+				serve_own(at);
 			serve(at, &key);
 		}
 		if (pid > 0)

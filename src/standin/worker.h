@@ -46,7 +46,16 @@ void td_standin_worker_request_done(struct standin_worker_request *r);
 // Runs what the client at fd, which is known, asks for, and returns when that has ended. It has the process for itself.
 void td_standin_worker_serve(int fd);
 
-// onslurm.c: the same in a session over several machines, whose nodes srun reaches.
+// onslurm.c: the same in a session over several machines, whose nodes srun reaches. In an image there is no srun: there
+// tandem-run asks a worker outside of the container, at the socket that STANDIN_STEPS names, which runs STANDIN_OUTSIDE with
+// the same words. The variables of who asks go along as STANDIN_INSIDE…, so that they mean nothing to srun.
+#define STANDIN_STEPS "TANDEM_SESSION_STEPS"
+#define STANDIN_OUTSIDE "/proc/self/exe" // the worker's own
+#define STANDIN_INSIDE "TANDEM_INSIDE_"
+// Connects to it. -1: errno says why.
+int td_standin_onslurm_door(const char *path);
+// Whether this variable, "NAME=VALUE", goes along (pure): not what Slurm, a node's devices and the rank say.
+bool td_standin_onslurm_sends(const char *variable);
 bool td_standin_onslurm_here(void);
 struct standin_onslurm {
 	char *const *hosts; // by rank

@@ -20,6 +20,13 @@ program=$TANDEM_SESSION_PROGRAM
 unset TANDEM_SESSION_PROGRAM TANDEM_SESSION_PLACE
 umask 022
 set -- /bin/sh -c "$program"
+# The owner reads it in `tandem session list`, which the comment of the job leads to; in the log it stands, too.
+fail() {
+	echo "$1" >&2
+	[ -z "${2:-}" ] || sed 's/^/  /' "$2" >&2
+	scontrol update jobid="$SLURM_JOB_ID" comment="$(printf %.280s "$1" | tr '\n' ' ')" >/dev/null 2>&1
+	exit 1
+}
 # One over several machines: this runs on the first one, and srun, mpirun and tandem-run start programs on the others, as in every Slurm job.
 if [ -n "${TANDEM_SESSION_NODES:-}" ]; then
 	if ! command -v srun >/dev/null || ! command -v scontrol >/dev/null; then
@@ -33,7 +40,30 @@ if [ -n "${TANDEM_SESSION_NODES:-}" ]; then
 	# ssh comes by a step of its own, on this node alone: there it is as here (session-ssh.sh).
 	export -p | grep -E '^export (SLURM_|SRUN_|TANDEM_GANG_HOSTS|TANDEM_NODE_GPUS|TANDEM_SESSION_NODES|MASTER_|WORLD_SIZE|NNODES|RANK|NODE_RANK)' >"$dir/nodes"
 	# What one program is over all nodes, runs on all.
-	[ -z "${TANDEM_SESSION_ALL:-}" ] || set -- /usr/local/bin/tandem-run "$@"
+	[ -z "${TANDEM_SESSION_ALL:-}" ] || set -- /opt/tandem/tandem-standin on-nodes -- "$@"
+fi
+# An image on several machines: this script stays outside, where srun is. Each machine makes the container, which lives as long as the job and which every step
+# with its name is in; who has none is named. What starts programs on the other machines from inside (tandem-run) asks the worker here, at a socket of the session's.
+if [ -n "${TANDEM_SESSION_IMAGE:-}" ]; then
+	export PYXIS_CONTAINER_IMAGE="$TANDEM_SESSION_IMAGE" PYXIS_CONTAINER_NAME="$TANDEM_SESSION_CONTAINER"
+	unset TANDEM_SESSION_IMAGE TANDEM_SESSION_CONTAINER
+	made=$dir/made
+	mkdir "$made" || exit 1
+	for host in $(echo "$TANDEM_GANG_HOSTS" | tr , ' '); do
+		(srun --overlap --nodes=1 --ntasks=1 --nodelist="$host" --input=none --quiet --mpi=none --cpu-bind=none \
+			/opt/tandem/tandem-standin --help >/dev/null 2>"$made/$host.said" && : >"$made/$host") &
+	done
+	wait
+	for host in $(echo "$TANDEM_GANG_HOSTS" | tr , ' '); do
+		[ -e "$made/$host" ] && continue
+		said=$(sed -n 's/.*error: container: //p' "$made/$host.said" | head -n 1)
+		fail "machine $host has no container of $PYXIS_CONTAINER_IMAGE: ${said:-$(head -n 1 "$made/$host.said")}" "$made/$host.said"
+	done
+	rm -rf "$made"
+	/opt/tandem/tandem-standin worker --socket "$dir/steps" 9>&- &
+	export TANDEM_SESSION_STEPS="$dir/steps"
+	echo "export TANDEM_SESSION_STEPS='$dir/steps'" >>"$dir/nodes"
+	[ -n "${TANDEM_SESSION_ALL:-}" ] || set -- srun --overlap --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" --input=none --quiet --mpi=none --cpu-bind=none -- "$@"
 fi
 if [ -n "${TANDEM_SESSION_OWN_NET:-}" ]; then
 	unset TANDEM_SESSION_OWN_NET TANDEM_SESSION_SOCKET # what listens at $PORT does not listen there

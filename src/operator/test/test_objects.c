@@ -137,7 +137,7 @@ static void test_copies_of_another_place(void **state)
 		"{metadata: {namespace: slurm, name: other}, spec: {datasets: {}}}",
 		"{metadata: {namespace: slurm, name: main}, spec: {datasets: {path: /fast}}}"};
 	td_auto(td_json_unref) struct td_json *o = Y(set), *first = Y(clusters[0]);
-	td_auto_free char *print = td_op_dataset_print(td_json_root(first), td_json_root(o));
+	td_auto_free char *print = td_dataset_print(td_json_root(first), td_json_root(o));
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_arr(d, root, "spec.containers");
@@ -147,7 +147,7 @@ static void test_copies_of_another_place(void **state)
 	td_auto(td_json_unref) struct td_json *pod = td_json_from_mut(root);
 	for (size_t i = 0; i < TD_LEN(clusters); i++) {
 		td_auto(td_json_unref) struct td_json *c = Y(clusters[i]);
-		td_auto_free char *p = td_op_dataset_print(td_json_root(c), td_json_root(o));
+		td_auto_free char *p = td_dataset_print(td_json_root(c), td_json_root(o));
 		assert_int_equal(!strcmp(p, print), i == 0);
 		assert_int_equal(td_op_dataset_mounted(td_json_root(c), td_json_root(pod)), i == 0);
 	}

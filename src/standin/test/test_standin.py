@@ -1208,6 +1208,39 @@ class Machines(unittest.TestCase):
         self.assertEqual(self.do("--node", "h9", "true").returncode, 2)
         self.assertEqual(self.do("true", RANK="1").returncode, 2)
 
+    def test_from_a_container(self):
+        # There is no srun in it: who asks has other programs and variables, and a worker outside, at a socket, asks srun for him.
+        with tempfile.TemporaryDirectory() as d:
+            (bin_ := pathlib.Path(d, "bin")).mkdir()
+            (srun := bin_ / "srun").write_text('#!/bin/sh\necho "at $PYXIS_CONTAINER_WORKDIR lib ${LD_LIBRARY_PATH-none} $*" >&2\nwhile [ "${1#-}" != "$1" ]; do shift; done\nSLURM_PROCID=2 exec "$@"\n')
+            srun.chmod(0o755)
+            its = {"SLURM_JOB_ID": "7", "TANDEM_SESSION_NODES": "3", "WORLD_SIZE": "3", "RANK": "0", "TANDEM_GANG_HOSTS": "h0,h1,h2", "MASTER_ADDR": "h0", "MASTER_PORT": "20007"}
+            worker = subprocess.Popen([EXE, "worker", "--socket", f"{d}/steps"], env=env(**its, PATH=f"{bin_}:/usr/bin:/bin", CUDA_VISIBLE_DEVICES="7"))
+            try:
+                end = time.monotonic() + DEADLINE
+                while not os.path.exists(f"{d}/steps"):
+                    self.assertLess(time.monotonic(), end)
+                    time.sleep(0.01)
+                os.symlink(EXE, f"{d}/tandem-run")
+                do = lambda *argv, **change: subprocess.run([f"{d}/tandem-run", *argv], env=env(**{**its, "TANDEM_SESSION_STEPS": f"{d}/steps", "PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/odd", "OWN": "a=b", "CUDA_VISIBLE_DEVICES": "0", **change}),
+                                                            cwd=d, capture_output=True, text=True, timeout=DEADLINE)
+                r = do("-l", "--workers", "sh", "-c", "echo $RANK $OWN $LD_LIBRARY_PATH $CUDA_VISIBLE_DEVICES $PATH; env | grep -c INSIDE; exit 7")
+                self.assertEqual((r.returncode, r.stdout), (7, "3 a=b /odd 7 /usr/bin:/bin\n0\n"))
+                self.assertIn(f"at {os.path.realpath(d)} lib none --jobid=7 --nodes=2", r.stderr)
+                self.assertIn("--label", r.stderr)
+                with subprocess.Popen([f"{d}/tandem-run", "sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.01; done"], env=env(**its, TANDEM_SESSION_STEPS=f"{d}/steps", PATH="/usr/bin:/bin"), stdout=subprocess.PIPE, text=True) as p:
+                    self.assertEqual(p.stdout.readline(), "up\n")
+                    p.send_signal(signal.SIGINT)  # to srun it is told as SIGTERM, which ends its step at once
+                    self.assertEqual(p.wait(DEADLINE), 9)
+                r = subprocess.run([EXE, "on-nodes", "--", "sh", "-c", "echo $RANK $PATH"], env=env(**its, TANDEM_SESSION_STEPS=f"{d}/none", PATH=f"{bin_}:/usr/bin:/bin"), capture_output=True, text=True, timeout=DEADLINE)
+                self.assertEqual((r.returncode, r.stdout), (0, f"2 {bin_}:/usr/bin:/bin\n"), r.stderr)  # outside it is the script's own
+                r = do("true", TANDEM_SESSION_STEPS=f"{d}/none")
+                self.assertEqual(r.returncode, 255)
+                self.assertIn("is not there", r.stderr)
+            finally:
+                worker.terminate()
+                worker.wait(DEADLINE)
+
     def test_where_it_is_none(self):
         self.assertIn("no session over several nodes", self.do("true", TANDEM_SESSION_NODES="").stderr + self.do("true", TANDEM_GANG_HOSTS="").stderr)
         r = self.do("true", PATH="/nonexistent")
