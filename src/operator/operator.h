@@ -567,10 +567,10 @@ struct td_op_view {
 		bool known;     // the API has said it
 		char *failed;   // NULL: nothing that is known
 	} logins;
-	bool in_force;                    // the configuration that it asks for is
-	struct td_op_looked {             // the last whole look (quiet.c)
-		unsigned news;            // td_op.news before it
-		uint64_t print;           // of Slurm's nodes, as v->print
+	bool in_force;          // the configuration that it asks for is
+	struct td_op_looked {   // the last whole look (quiet.c)
+		unsigned news;  // td_op.news before it
+		uint64_t print; // of Slurm's nodes, as v->print
 		uint64_t jobs_print;
 		bool done;                // without a failure
 		bool moving, unsettled;   // as in pool/look.h

@@ -207,16 +207,8 @@ uint64_t td_op_nodes_print(const struct td_slurm_nodes *l, bool jobs)
 		const char *const words[] = {n->name,    n->reason, n->comment, n->features,
 					     n->address, n->gres,   n->arch,    n->active};
 		const int64_t numbers[] = {
-			less ? 0 : (int64_t)n->states,
-			n->release,
-			n->reason_at,
-			less ? 0 : n->busy_at,
-			n->cpus,
-			less ? 0 : n->alloc_cpus,
-			n->memory_mb,
-			n->kept_cpus,
-			n->kept_memory_mb,
-			n->sockets};
+			less ? 0 : (int64_t)n->states, n->release,   n->reason_at, less ? 0 : n->busy_at, n->cpus,
+			less ? 0 : n->alloc_cpus,      n->memory_mb, n->kept_cpus, n->kept_memory_mb,     n->sockets};
 		for (size_t k = 0; k < TD_LEN(words); k++)
 			h = td_hash(h, words[k] ? words[k] : "", words[k] ? strlen(words[k]) + 1 : 1);
 		h = td_hash(h, numbers, sizeof(numbers));
@@ -252,12 +244,12 @@ bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view 
 		return true;
 	}
 	struct td_pool_look l = {.news = news != k->news || !v->fresh || !v->fetched,
-				       .failed = !k->done,
-				       .moving = k->moving,
-				       .unsettled = k->unsettled,
-				       .age_ms = age,
-				       .cpu_us = k->cpu_us,
-				       .due_ms = k->due_ms};
+				 .failed = !k->done,
+				 .moving = k->moving,
+				 .unsettled = k->unsettled,
+				 .age_ms = age,
+				 .cpu_us = k->cpu_us,
+				 .due_ms = k->due_ms};
 	if (td_pool_look_whole(&l))
 		return false;
 	td_op_view_refresh(op, sc, v, 50, c);

@@ -42,7 +42,7 @@ enum td_slurm_nodes_do td_slurm_nodes_next(const struct td_slurm_nodes_pace *p, 
 	int64_t age = now_ms - p->read_ms;
 	*ret_since = p->again ? p->since + 1 : p->since;
 	return !p->since || p->news || p->owed || age >= ANYWAY_MS || (p->again && age >= SECOND_MS) ? TD_NODES_READ
-											  : TD_NODES_ASK;
+												     : TD_NODES_ASK;
 }
 
 bool td_slurm_nodes_answer(struct td_slurm_nodes_pace *p, int64_t now_ms, bool changed)

@@ -15,8 +15,8 @@ struct td_slurm_watched {
 	bool asked; // polled in the present round
 };
 struct td_slurm_view {
-	pthread_mutex_t lock; // guards all below
-	struct td_slurm_watched *v;    // sorted by job
+	pthread_mutex_t lock;       // guards all below
+	struct td_slurm_watched *v; // sorted by job
 	size_t n, cap;
 	uint64_t round; // of the polls of jobs
 	struct td_slurm_snapshot *snap;
@@ -27,7 +27,7 @@ struct td_slurm_view {
 	size_t cursor;              // of the nodes that are read in turn
 	struct td_strv hints;       // nodes that may have changed
 	uint64_t stir;
-	size_t waiting;                   // other jobs that wait, and the fingerprint of their ids
+	size_t waiting; // other jobs that wait, and the fingerprint of their ids
 	uint64_t print;
 	size_t others[TD_PHASE_FLAG]; // jobs that are not watched, by phase
 	struct td_slurm_states last;  // they, sorted, as of the last poll of those that wait

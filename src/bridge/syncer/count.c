@@ -33,9 +33,9 @@ struct td_counts {
 	struct count_job *v; // by id
 	size_t n;
 	uint64_t stir; // of the view, that the last look was made for
-	bool more;    // the last look left something to read
-	bool behind;  // new jobs, too
-	int64_t at;   // mono: when the next may be
+	bool more;     // the last look left something to read
+	bool behind;   // new jobs, too
+	int64_t at;    // mono: when the next may be
 
 	pthread_mutex_t lock; // guards the rest
 	struct count_of *by_node;

@@ -752,7 +752,7 @@ static void test_nodes_are_listed_when_they_change(void **state)
 }
 
 #define TWO(at, a, b)                                                                                                  \
-	"{\"nodes\":[{\"name\":\"n1\",\"state\":[\"" a "\"]},{\"name\":\"n2\",\"state\":[\"" b                        \
+	"{\"nodes\":[{\"name\":\"n1\",\"state\":[\"" a "\"]},{\"name\":\"n2\",\"state\":[\"" b                         \
 	"\"]}],\"last_update\":{\"set\":true,\"number\":" #at "},\"errors\":[]}"
 #define ONE(name, state) "{\"nodes\":[{\"name\":\"" name "\",\"state\":[\"" state "\"]}],\"errors\":[]}"
 
@@ -779,8 +779,7 @@ static void test_nodes_are_read_by_themselves_between_lists(void **state)
 	       CHANGED, {200, TWO(140, "DOWN", "MIXED\",\"DRAIN")}, {200, ONE("n2", "MIXED\",\"DRAIN")},
 	       {200, ONE("n2", "IDLE\",\"DRAIN")},
 	       // a node that is gone: the list says so, in its time
-	       {200, "{\"nodes\":[],\"errors\":[{\"error_number\":0,\"error\":\"\"}]}"},
-	       {200, NODE_LIST(150, "DOWN")});
+	       {200, "{\"nodes\":[],\"errors\":[{\"error_number\":0,\"error\":\"\"}]}"}, {200, NODE_LIST(150, "DOWN")});
 	td_slurm_view_hint(v, "n1"); // before the first list: it shows it
 	assert_int_equal(poll_nodes(v, 1000, &diff), 1);
 	uint64_t stir = td_slurm_view_stir(v);
