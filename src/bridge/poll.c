@@ -70,12 +70,15 @@ static void hint(struct td_bridge *b, int64_t job)
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, job);
 	if (!a)
 		return;
+	td_auto_strv struct td_strv nodes = {0};
 	pthread_mutex_lock(&b->asks->lock);
 	for (size_t i = 0; i < a->n_parts; i++)
-		td_slurm_view_hint(b->view, a->parts[i].node);
+		td_strv_add(&nodes, a->parts[i].node);
 	if (!a->n_parts && a->nodes)
-		td_slurm_view_hint(b->view, a->nodes);
+		td_strv_add(&nodes, a->nodes);
 	pthread_mutex_unlock(&b->asks->lock);
+	for (size_t i = 0; i < nodes.n; i++) // without that lock: the view asks the asks under its own
+		td_slurm_view_hint(b->view, nodes.v[i]);
 }
 
 // Tells the asks which of their jobs have changed.
