@@ -192,7 +192,7 @@ def processes(pool):
     got = {r: pool.role_pid(r) for r in ROLES}
     for d in filter(str.isdigit, os.listdir("/proc")):
         try:
-            comm = open(f"/proc/{d}/comm").read().strip()
+            comm = open(f"/proc/{d}/comm").read().strip().removesuffix("-wlm")  # as Debian names them
             if comm in ("slurmctld", "slurmrestd") and pool.id in open(f"/proc/{d}/cgroup").read():
                 got[comm] = int(d)
         except OSError:

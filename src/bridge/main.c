@@ -18,6 +18,7 @@
 #include "bridge/syncer/near.h"
 #include "bridge/syncer/shadow.h"
 
+#include "api/condition.h"
 #include "api/taint.h"
 #include "base/log.h"
 #include "base/rand.h"
@@ -33,6 +34,8 @@
 
 #define TD_POLICIES_DIR "/usr/lib/tandem/policies"
 enum { POD_WORKERS = 8, NODE_WORKERS = 2, AGAIN_WORKERS = 2, PROLOG_US = 15000 };
+// Slurm's list of nodes: of more than FEW_NODES it takes a twentieth of a core (slurm/view.h).
+enum { LIST_TIMES = 20, FEW_NODES = 64 };
 
 #define DNS_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-."
 
@@ -62,12 +65,20 @@ static void index_served(const struct td_object *o, struct td_strv *ret)
 		td_strv_add(ret, n);
 }
 
+// Of a Node or a pod. What happens to one there is often followed by something in Slurm.
+static bool ready(const struct td_object *o)
+{
+	return td_condition_true(o->root, "Ready");
+}
+
 static void on_slurmd(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_bridge *b = ctx;
 	const char *n = now ? served(now) : NULL;
 	if (n)
 		td_queue_add(b->node_queue, n);
+	if (n && b->view && old && ready(old) != ready(now))
+		td_slurm_view_hint(b->view, n);
 }
 
 void td_bridge_look_again(struct td_bridge *b)
@@ -88,6 +99,8 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_bridge *b = ctx;
 	td_queue_add(b->node_queue, now ? now->name : old->name);
+	if (b->view && old && now && ready(old) != ready(now))
+		td_slurm_view_hint(b->view, now->name);
 	if (now && td_bridge_kubelet(now))
 		atomic_store(&b->kubelets, true);
 
@@ -363,6 +376,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.node_queue = td_queue_new(b.clock);
 		b.again_queue = td_queue_new(b.clock);
 		b.view = td_slurm_view_new();
+		td_slurm_view_paced(b.view, &(struct td_slurm_list_pace){LIST_TIMES, 0, FEW_NODES});
 		b.asks = td_asks_new();
 		b.waiting_others = td_others_new();
 		b.feasibles = td_feasibles_new();

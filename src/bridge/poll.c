@@ -64,6 +64,23 @@ static void enqueue(struct td_bridge *b, struct td_ask *a)
 	td_queue_add(b->pod_queue, key);
 }
 
+// What the job has on its nodes may be another thing now.
+static void hint(struct td_bridge *b, int64_t job)
+{
+	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, job);
+	if (!a)
+		return;
+	td_auto_strv struct td_strv nodes = {0};
+	pthread_mutex_lock(&b->asks->lock);
+	for (size_t i = 0; i < a->n_parts; i++)
+		td_strv_add(&nodes, a->parts[i].node);
+	if (!a->n_parts && a->nodes)
+		td_strv_add(&nodes, a->nodes);
+	pthread_mutex_unlock(&b->asks->lock);
+	for (size_t i = 0; i < nodes.n; i++) // without that lock: the view asks the asks under its own
+		td_slurm_view_hint(b->view, nodes.v[i]);
+}
+
 // Tells the asks which of their jobs have changed.
 static void changed(struct td_bridge *b, const struct td_slurm_states *l)
 {
@@ -71,6 +88,7 @@ static void changed(struct td_bridge *b, const struct td_slurm_states *l)
 	for (size_t i = 0; i < l->n; i++) {
 		size_t before = keys.n;
 		td_asks_polled(b->asks, l->v[i].id, l->v[i].states, &keys);
+		hint(b, l->v[i].id);
 		// The job is alive and no ask has it: a killed slurmctld brought it back, or its id
 		// went to another job. A listing will tell.
 		enum td_job_phase p = td_job_phase(l->v[i].states);

@@ -544,7 +544,8 @@ struct td_op_view {
 	int64_t fetched, changed, cost, last_cost, first_seen; // ms, monotonic
 	int64_t per_cluster_ms; // when what the bridge has besides was seen to be there; 0: not yet
 	uint64_t hash;          // of nodes
-	uint64_t print;         // of all of them that anything here is made of
+	uint64_t print;         // of all of them that anything here is made of, without what jobs have on them
+	uint64_t jobs_print;    // with it (td_op_nodes_print)
 	char *version;
 	char error[256];           // why there is no answer
 	long long gpus, gpu_nodes; // GPUs of its nodes; nodes that have any
@@ -571,10 +572,11 @@ struct td_op_view {
 		bool known;     // the API has said it
 		char *failed;   // NULL: nothing that is known
 	} logins;
-	bool in_force;                    // the configuration that it asks for is
-	struct td_op_looked {             // the last whole look (quiet.c)
-		unsigned news;            // td_op.news before it
-		uint64_t print;           // of Slurm's nodes
+	bool in_force;          // the configuration that it asks for is
+	struct td_op_looked {   // the last whole look (quiet.c)
+		unsigned news;  // td_op.news before it
+		uint64_t print; // of Slurm's nodes, as v->print
+		uint64_t jobs_print;
 		bool done;                // without a failure
 		bool moving, unsettled;   // as in pool/look.h
 		int64_t end_ms, due_ms;   // mono: when it ended; 0: there was none. due_ms: as in pool/look.h
@@ -624,7 +626,8 @@ bool td_op_node_news(const struct td_object *old, const struct td_object *now);
 bool td_op_pod_news(const struct td_object *old, const struct td_object *now); // the same of pods
 // Calls fn for each annotation of a Node but those that say what jobs hold.
 void td_op_notes_each(const yyjson_val *node, void (*fn)(void *ctx, const char *key, const char *value), void *ctx);
-uint64_t td_op_nodes_print(const struct td_slurm_nodes *l); // a fingerprint of all that is used here
+// A fingerprint of all that is used here. jobs: with what jobs have on nodes that are in order.
+uint64_t td_op_nodes_print(const struct td_slurm_nodes *l, bool jobs);
 // Notes which status a look has found for an object of td_op_news_spec, before it is written: any other one is news.
 void td_op_status_found(struct td_op *op, const struct td_object *o, yyjson_mut_doc *status);
 void td_op_statuses_free(struct td_op *op);

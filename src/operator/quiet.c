@@ -189,16 +189,26 @@ void td_op_news_any(void *ctx, struct td_object *old, struct td_object *now)
 }
 
 // ---- what Slurm says ----
-uint64_t td_op_nodes_print(const struct td_slurm_nodes *l)
+// Of a node that is in order and takes jobs, what jobs have there is left out. Of one that is drained, fails or comes and
+// goes it stays: somebody waits for their end.
+static bool plain(const struct td_slurm_node *n)
+{
+	const uint64_t jobs = TD_NODE(IDLE) | TD_NODE(ALLOCATED) | TD_NODE(MIXED) | TD_NODE(COMPLETING),
+		       kind = TD_NODE(DYNAMIC_NORM) | TD_NODE(DYNAMIC_FUTURE);
+	return !(n->states & ~jobs & ~kind);
+}
+
+uint64_t td_op_nodes_print(const struct td_slurm_nodes *l, bool jobs)
 {
 	uint64_t h = TD_HASH;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_slurm_node *n = &l->v[i];
+		const bool less = !jobs && plain(n);
 		const char *const words[] = {n->name,    n->reason, n->comment, n->features,
 					     n->address, n->gres,   n->arch,    n->active};
 		const int64_t numbers[] = {
-			(int64_t)n->states, n->release,   n->reason_at, n->busy_at,        n->cpus,
-			n->alloc_cpus,      n->memory_mb, n->kept_cpus, n->kept_memory_mb, n->sockets};
+			less ? 0 : (int64_t)n->states, n->release,   n->reason_at, less ? 0 : n->busy_at, n->cpus,
+			less ? 0 : n->alloc_cpus,      n->memory_mb, n->kept_cpus, n->kept_memory_mb,     n->sockets};
 		for (size_t k = 0; k < TD_LEN(words); k++)
 			h = td_hash(h, words[k] ? words[k] : "", words[k] ? strlen(words[k]) + 1 : 1);
 		h = td_hash(h, numbers, sizeof(numbers));
@@ -233,19 +243,22 @@ bool td_op_look_quiet(struct td_op *op, struct td_object *sc, struct td_op_view 
 		*again_ms = pause;
 		return true;
 	}
-	const struct td_pool_look l = {.news = news != k->news || !v->fresh || !v->fetched,
-				       .failed = !k->done,
-				       .moving = k->moving,
-				       .unsettled = k->unsettled,
-				       .age_ms = age,
-				       .due_ms = k->due_ms};
+	struct td_pool_look l = {.news = news != k->news || !v->fresh || !v->fetched,
+				 .failed = !k->done,
+				 .moving = k->moving,
+				 .unsettled = k->unsettled,
+				 .age_ms = age,
+				 .cpu_us = k->cpu_us,
+				 .due_ms = k->due_ms};
 	if (td_pool_look_whole(&l))
 		return false;
 	td_op_view_refresh(op, sc, v, 50, c);
 	*again_ms = k->again_ms;
 	if (k->due_ms > age && k->due_ms - age < *again_ms)
 		*again_ms = k->due_ms - age;
-	return v->fresh && v->print == k->print && !logins_differ(op, sc, v, c);
+	l.news = !v->fresh || v->print != k->print;
+	l.jobs = v->jobs_print != k->jobs_print;
+	return !td_pool_look_whole(&l) && !logins_differ(op, sc, v, c);
 }
 
 void td_op_look_begin(struct td_op_view *v, unsigned news)
@@ -260,6 +273,7 @@ void td_op_look_end(struct td_op_view *v, bool done, int64_t due_ms, int64_t *ag
 	k->cpu_us = cpu_us() - k->cpu_us;
 	k->end_ms = td_mono_ms(&td_clock_system);
 	k->print = v->print;
+	k->jobs_print = v->jobs_print;
 	k->done = done;
 	k->moving |= v->problem || v->trying || !v->in_force;
 	k->again_ms = *again_ms;

@@ -268,7 +268,8 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 		v->changed = end;
 	td_slurm_nodes_read(&v->pace, now, l.at, news);
 	v->hash = h;
-	v->print = td_op_nodes_print(&l);
+	v->print = td_op_nodes_print(&l, false);
+	v->jobs_print = td_op_nodes_print(&l, true);
 	td_slurm_nodes_done(&v->nodes);
 	v->nodes = l;
 	v->known = v->fresh = true;

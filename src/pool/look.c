@@ -1,11 +1,13 @@
 // Whole looks at a SlurmCluster, and quiet ones (look.h).
 #include "pool/look.h"
 
-enum { NET_MS = 60000, UNSETTLED_MS = 15000, LITTLE_US = 20000, TIMES = 10 };
+enum { NET_MS = 60000, UNSETTLED_MS = 15000, LITTLE_US = 20000, TIMES = 10, JOBS_TIMES = 50 };
 
 bool td_pool_look_whole(const struct td_pool_look *l)
 {
 	bool due = l->due_ms >= 0 && l->due_ms <= l->age_ms;
+	if (l->jobs && (l->age_ms >= UNSETTLED_MS || l->age_ms * 1000 >= (l->cpu_us - LITTLE_US) * JOBS_TIMES))
+		return true;
 	return l->news || l->failed || l->moving || due || l->age_ms >= (l->unsettled ? UNSETTLED_MS : NET_MS);
 }
 

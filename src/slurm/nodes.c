@@ -46,6 +46,37 @@ static uint64_t print_of(const struct td_slurm_nodes *l)
 	return h ? h : 1;
 }
 
+static void copy_node(const struct td_slurm_node *from, struct td_slurm_node *ret)
+{
+	*ret = *from;
+	char **const f[] = {&ret->name, &ret->reason,    &ret->reason_by,  &ret->comment, &ret->features, &ret->address,
+			    &ret->gres, &ret->gres_used, &ret->partitions, &ret->arch,    &ret->active};
+	for (size_t k = 0; k < TD_LEN(f); k++)
+		*f[k] = *f[k] ? td_strdup(*f[k]) : NULL;
+}
+
+void td_slurm_nodes_copy(const struct td_slurm_nodes *l, struct td_slurm_nodes *ret)
+{
+	*ret = *l;
+	ret->cap = l->n;
+	ret->v = td_calloc(l->n ? l->n : 1, sizeof(*ret->v));
+	for (size_t i = 0; i < l->n; i++)
+		copy_node(&l->v[i], &ret->v[i]);
+	ret->release = l->release ? td_strdup(l->release) : NULL;
+}
+
+void td_slurm_nodes_put(struct td_slurm_nodes *l, struct td_slurm_nodes *one)
+{
+	struct td_slurm_node *x =
+		one->n ? (struct td_slurm_node *)(uintptr_t)td_slurm_node_find(l, one->v[0].name) : NULL;
+	if (!x)
+		return;
+	struct td_slurm_node was = *x;
+	*x = one->v[0];
+	one->v[0] = was; // freed with it
+	l->print = print_of(l);
+}
+
 // Reads the list of a reply, sorted by name. On failure *ret stays untouched.
 static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slurm_nodes *ret, struct td_error *err)
 {

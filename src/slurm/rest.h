@@ -235,6 +235,7 @@ struct td_slurm_node {
 	int64_t sockets;                   // 0: not known
 	char *partitions;                  // "all,debug"
 	char *active;                      // those of its features that jobs can ask for now
+	int64_t seen_ms;                   // mono: when it was asked for by itself (view.h); 0: it was not
 };
 struct td_slurm_nodes {
 	struct td_slurm_node *v;
@@ -245,6 +246,11 @@ struct td_slurm_nodes {
 };
 void td_slurm_nodes_done(struct td_slurm_nodes *l);
 #define td_auto_nodes __attribute__((cleanup(td_slurm_nodes_done)))
+// Copies a list.
+void td_slurm_nodes_copy(const struct td_slurm_nodes *l, struct td_slurm_nodes *ret);
+// Puts the one node of `one` in the place of the node of that name; what was there is in `one` afterwards. Nothing
+// happens where there is none.
+void td_slurm_nodes_put(struct td_slurm_nodes *l, struct td_slurm_nodes *one);
 // How many nodes there may be: their list is waited for so much longer than other answers. By the thread that reads it.
 void td_slurm_expect(struct td_slurm *s, size_t nodes);
 // Reads all nodes, sorted by name.

@@ -1,6 +1,6 @@
-#include "slurm/view.h"
+// The view of jobs; view_nodes.c has that of nodes.
+#include "slurm/view_priv.h"
 
-#include <pthread.h>
 #include <string.h>
 
 // Jobs that nobody wants are polled every so many rounds: only a killed slurmctld could bring them
@@ -8,29 +8,6 @@
 enum { UNWANTED_EVERY = 10 };
 // Of so many new jobs that wait one may have been queued again since the last poll; whoever looks pays a request each.
 enum { NEW_MOST = 16 };
-
-struct watched {
-	int64_t job;
-	uint64_t states;
-	int64_t unwanted_ms; // since when nobody wants it; 0: it is wanted
-	// The round in which the watch began. The reply of that round may say nothing about the
-	// job.
-	uint64_t since;
-	bool asked; // polled in the present round
-};
-struct td_slurm_view {
-	pthread_mutex_t lock; // guards all below
-	struct watched *v;    // sorted by job
-	size_t n, cap;
-	uint64_t round; // of the polls of jobs
-	struct td_slurm_snapshot *snap;
-	struct td_slurm_nodes_pace nodes; // of the thread that polls them
-	size_t waiting;                   // other jobs that wait, and the fingerprint of their ids
-	uint64_t print;
-	size_t others[TD_PHASE_FLAG]; // jobs that are not watched, by phase
-	struct td_slurm_states last;  // they, sorted, as of the last poll of those that wait
-	bool listed;                  // there was one
-};
 
 struct td_slurm_view *td_slurm_view_new(void)
 {
@@ -44,6 +21,7 @@ struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v)
 	if (!v)
 		return NULL;
 	td_slurm_snapshot_unref(v->snap);
+	td_strv_done(&v->hints);
 	pthread_mutex_destroy(&v->lock);
 	free(v->v);
 	td_slurm_states_done(&v->last);
@@ -96,7 +74,7 @@ void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states)
 		v->n++;
 	}
 
-	v->v[at] = (struct watched){.job = job, .states = states, .since = v->round};
+	v->v[at] = (struct td_slurm_watched){.job = job, .states = states, .since = v->round};
 	pthread_mutex_unlock(&v->lock);
 }
 
@@ -107,7 +85,7 @@ size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep
 
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < v->n; i++) {
-		struct watched w = v->v[i];
+		struct td_slurm_watched w = v->v[i];
 		bool yes = wanted(ctx, w.job);
 		if (!yes && w.unwanted_ms && now_ms - w.unwanted_ms > keep_ms)
 			continue;
@@ -141,7 +119,7 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 
 	td_auto_free int64_t *ids = td_calloc(v->n ? v->n : 1, sizeof(*ids));
 	for (size_t i = 0; i < v->n; i++) {
-		struct watched *w = &v->v[i];
+		struct td_slurm_watched *w = &v->v[i];
 		w->asked = all || !w->unwanted_ms;
 		if (w->asked)
 			ids[n++] = w->job;
@@ -162,7 +140,7 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < v->n; i++) {
-		struct watched *w = &v->v[i];
+		struct td_slurm_watched *w = &v->v[i];
 		// A job whose watch began after the request: the answer says nothing about it.
 		if (!w->asked || w->since >= round)
 			continue;
@@ -182,117 +160,6 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 	*ret_changed = diff;
 	*ret_gone = gone;
 	diff = gone = (struct td_slurm_states){0};
-	return 0;
-}
-
-struct td_slurm_snapshot *td_slurm_view_nodes(struct td_slurm_view *v)
-{
-	pthread_mutex_lock(&v->lock);
-	struct td_slurm_snapshot *s = v->snap;
-	if (s)
-		__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&v->lock);
-	return s;
-}
-
-struct td_slurm_snapshot *td_slurm_snapshot_unref(struct td_slurm_snapshot *s)
-{
-	if (s && __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0) {
-		td_slurm_nodes_done(&s->nodes);
-		free(s);
-	}
-	return NULL;
-}
-
-static bool same_node(const struct td_slurm_node *a, const struct td_slurm_node *b)
-{
-	return td_streq(a->name, b->name) && a->states == b->states && td_streq(a->reason, b->reason) &&
-	       a->reason_at == b->reason_at && td_streq(a->gres, b->gres) && td_streq(a->gres_used, b->gres_used) &&
-	       a->cpus == b->cpus && a->alloc_cpus == b->alloc_cpus && a->memory_mb == b->memory_mb &&
-	       a->alloc_memory_mb == b->alloc_memory_mb && td_streq(a->partitions, b->partitions) &&
-	       td_streq(a->features, b->features) && td_streq(a->active, b->active);
-}
-
-enum { SECOND_MS = 1000, ANYWAY_MS = 60000 };
-
-enum td_slurm_nodes_do td_slurm_nodes_next(const struct td_slurm_nodes_pace *p, int64_t now_ms, int64_t *ret_since)
-{
-	int64_t age = now_ms - p->read_ms;
-	*ret_since = p->again ? p->since + 1 : p->since;
-	return !p->since || p->news || age >= ANYWAY_MS || (p->again && age >= SECOND_MS) ? TD_NODES_READ
-											  : TD_NODES_ASK;
-}
-
-bool td_slurm_nodes_answer(struct td_slurm_nodes_pace *p, int64_t now_ms, bool changed)
-{
-	if (!changed)
-		return false;
-	// slurmctld notes a change whenever it has pinged the nodes: most mean nothing.
-	if (p->again || now_ms - p->read_ms >= SECOND_MS)
-		return true;
-	p->again = true;
-	return false;
-}
-
-void td_slurm_nodes_read(struct td_slurm_nodes_pace *p, int64_t now_ms, int64_t at, bool differs)
-{
-	*p = (struct td_slurm_nodes_pace){.since = at, .read_ms = now_ms, .news = differs};
-}
-
-// True in *ret when the list must be read.
-static int must_read(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c, bool *ret,
-		     struct td_error *err)
-{
-	int64_t since;
-	*ret = td_slurm_nodes_next(&v->nodes, now_mono_ms, &since) == TD_NODES_READ;
-	if (*ret)
-		return 0;
-
-	bool changed = false;
-	int r = td_slurm_nodes_changed(s, since, c, &changed, err);
-	if (r)
-		return r;
-	*ret = td_slurm_nodes_answer(&v->nodes, now_mono_ms, changed);
-	pthread_mutex_lock(&v->lock);
-	if (v->snap && !changed && !v->nodes.again)
-		atomic_store(&v->snap->asked_ms, now_mono_ms);
-	pthread_mutex_unlock(&v->lock);
-	return 0;
-}
-
-int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c,
-			     bool *ret_changed, struct td_error *err)
-{
-	bool read;
-	*ret_changed = false;
-	int r = must_read(v, s, now_mono_ms, c, &read, err);
-	if (r || !read)
-		return r;
-
-	struct td_slurm_snapshot *now = td_calloc(1, sizeof(*now));
-	now->refs = 1;
-	now->asked_ms = now_mono_ms;
-
-	r = td_slurm_nodes(s, c, &now->nodes, err);
-	if (r) {
-		td_slurm_snapshot_unref(now);
-		return r;
-	}
-
-	pthread_mutex_lock(&v->lock);
-	struct td_slurm_snapshot *old = v->snap;
-	bool same = old && old->nodes.n == now->nodes.n;
-	for (size_t i = 0; same && i < now->nodes.n; i++)
-		same = same_node(&old->nodes.v[i], &now->nodes.v[i]);
-
-	now->seq = old ? old->seq + 1 : 1;
-	now->gen = old ? old->gen + !same : 1;
-	v->snap = now;
-	td_slurm_nodes_read(&v->nodes, now_mono_ms, now->nodes.at, !same);
-	pthread_mutex_unlock(&v->lock);
-
-	td_slurm_snapshot_unref(old);
-	*ret_changed = !same;
 	return 0;
 }
 

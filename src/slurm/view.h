@@ -49,6 +49,8 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 struct td_slurm_snapshot {
 	struct td_slurm_nodes nodes; // sorted by name
 	uint64_t seq, gen;
+	uint64_t whole; // `gen` of the last whole list: what came since are nodes that were read by themselves
+	int64_t gap_ms; // so long the list can be kept back (td_slurm_view_paced); 0: it never is
 	// Mono: when the last request was sent that showed this state, so the data is newer.
 	atomic_int_fast64_t asked_ms;
 	int refs;
@@ -57,6 +59,23 @@ struct td_slurm_snapshot {
 struct td_slurm_snapshot *td_slurm_view_nodes(struct td_slurm_view *v);
 struct td_slurm_snapshot *td_slurm_snapshot_unref(struct td_slurm_snapshot *s);
 TD_DEFINE_AUTO(struct td_slurm_snapshot *, td_slurm_snapshot_unref)
+// How much older the snapshot is than it may be by its pace, in ms.
+int64_t td_slurm_snapshot_late(const struct td_slurm_snapshot *s, int64_t now_ms);
+// Mono: when the last request was sent that shows how this node is. asked_ms, or later.
+int64_t td_slurm_snapshot_seen(const struct td_slurm_snapshot *s, const char *node);
+
+// Of more than `few` nodes the list takes a bounded share of Slurm's time: the next one is read `times` as long after
+// one as it took (at least least_ms). In between, when something has changed, the nodes of which somebody said so are
+// read by themselves. times 0, as at first: the list is never kept back. Before the first poll.
+struct td_slurm_list_pace {
+	int64_t times, least_ms;
+	size_t few;
+};
+void td_slurm_view_paced(struct td_slurm_view *v, const struct td_slurm_list_pace *p);
+// Says that this node may have changed. A hint only: nothing is lost with it, because the list follows. From any thread.
+void td_slurm_view_hint(struct td_slurm_view *v, const char *node);
+// Grows whenever something of the nodes has changed, also while the list is kept back and nobody knows what.
+uint64_t td_slurm_view_stir(struct td_slurm_view *v);
 // Polls all nodes once: asks whether any has changed, and reads the list when one has, when changes
 // follow each other, and every minute. Slurm counts in whole seconds: whether a change came before
 // or after the list of its own second is not to be told, so another list follows when that second
@@ -70,6 +89,7 @@ struct td_slurm_nodes_pace {
 	int64_t read_ms; // mono: when it was asked for
 	bool news;       // it differed from the one before
 	bool again;      // something changed in its second, maybe after it was made
+	bool owed;       // something has changed, and the list was kept back
 };
 enum td_slurm_nodes_do {
 	TD_NODES_READ,

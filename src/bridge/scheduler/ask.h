@@ -112,7 +112,7 @@ struct td_ask {
 	bool pace_drained;
 	bool counted;             // in td_asks.pending
 	struct td_ask_wait *wait; // what it asks for, while it waits; NULL: not known (waits.c)
-	// td_bridge.feas_gen for which `excluded` was computed; td_slurm_snapshot.gen for which
+	// td_bridge.feas_gen for which `excluded` was computed; td_slurm_snapshot.whole for which
 	// Slurm refused an immediate allocation.
 	uint64_t feas_gen, no_fast_gen;
 	char read_rv[24]; // resourceVersion of the pod that facts.c translated last

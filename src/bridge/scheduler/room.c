@@ -49,7 +49,7 @@ static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap,
 
 	for (size_t i = 0; i < t->n_res;) {
 		struct td_reservation *r = &t->res[i];
-		if (td_pool_given_seen(r->at_ms, r->job >= 0, snap->asked_ms)) {
+		if (td_pool_given_seen(r->at_ms, r->job >= 0, td_slurm_snapshot_seen(snap, r->node))) {
 			*r = t->res[--t->n_res];
 			continue;
 		}
@@ -142,8 +142,8 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	struct td_pool_fast f = {.now_ms = td_now(b),
 				 .allowed = s->stand_in == TD_STANDIN_AUTO && !(snap && tested_first(b, snap, pod, w)),
-				 .view_age_ms = snap ? td_now(b) - snap->asked_ms : -1,
-				 .refused_here = snap && a->no_fast_gen == snap->gen};
+				 .view_age_ms = snap ? td_slurm_snapshot_late(snap, td_now(b)) : -1,
+				 .refused_here = snap && a->no_fast_gen == snap->whole};
 
 	td_slurm_view_waiting(b->view, &f.waiting, &f.print);
 	f.raises = td_passes(b);
@@ -240,7 +240,7 @@ void td_room_refused(struct td_bridge *b, struct td_ask *a, bool raised, const s
 	bool not_top = e->detail == TD_SLURM_ERR_NOT_TOP;
 	// It may be raised above those who wait.
 	if (!not_top || raised || !td_passes(b))
-		a->no_fast_gen = snap ? snap->gen : 0;
+		a->no_fast_gen = snap ? snap->whole : 0;
 	if (!not_top)
 		return;
 

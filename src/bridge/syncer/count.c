@@ -32,10 +32,10 @@ struct td_counts {
 	// Of the listing thread.
 	struct count_job *v; // by id
 	size_t n;
-	uint64_t gen; // of the nodes that the last look was made for
-	bool more;    // the last look left something to read
-	bool behind;  // new jobs, too
-	int64_t at;   // mono: when the next may be
+	uint64_t stir; // of the view, that the last look was made for
+	bool more;     // the last look left something to read
+	bool behind;   // new jobs, too
+	int64_t at;    // mono: when the next may be
 
 	pthread_mutex_t lock; // guards the rest
 	struct count_of *by_node;
@@ -78,6 +78,15 @@ static struct count_of *of_locked(struct td_counts *c, const char *node)
 	return x;
 }
 
+// Another job is on these nodes, or none.
+static void tell(struct td_bridge *b, const struct td_strv *nodes)
+{
+	for (size_t i = 0; i < nodes->n; i++) {
+		td_queue_add_after(b->node_queue, nodes->v[i], NODE_MS);
+		td_slurm_view_hint(b->view, nodes->v[i]);
+	}
+}
+
 // The job has these nodes from now on, which are taken over.
 static void has(struct td_bridge *b, struct count_job *k, struct td_strv nodes)
 {
@@ -87,10 +96,8 @@ static void has(struct td_bridge *b, struct count_job *k, struct td_strv nodes)
 	for (size_t i = 0; i < nodes.n; i++)
 		of_locked(b->counts, nodes.v[i])->jobs++;
 	pthread_mutex_unlock(&b->counts->lock);
-	for (size_t i = 0; i < k->nodes.n; i++)
-		td_queue_add_after(b->node_queue, k->nodes.v[i], NODE_MS);
-	for (size_t i = 0; i < nodes.n; i++)
-		td_queue_add_after(b->node_queue, nodes.v[i], NODE_MS);
+	tell(b, &k->nodes);
+	tell(b, &nodes);
 	td_strv_done(&k->nodes);
 	k->nodes = nodes;
 }
@@ -193,9 +200,10 @@ int td_counts_look(struct td_bridge *b, struct td_slurm *s, struct td_error *err
 	struct td_counts *c = b->counts;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *nodes = td_slurm_view_nodes(b->view);
 	int64_t began = td_now(b);
-	if (!nodes || began < c->at || (nodes->gen == c->gen && !c->more))
+	uint64_t stir = td_slurm_view_stir(b->view);
+	if (!nodes || began < c->at || (stir == c->stir && !c->more))
 		return 0;
-	c->gen = nodes->gen;
+	c->stir = stir;
 	int r = look(b, s, err);
 	c->more |= r != 0; // else nobody would look again until a node changes
 	c->behind &= !r;   // what is out of order is not asked so often

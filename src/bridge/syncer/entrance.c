@@ -533,7 +533,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 	if (!pod || td_object_deleting(pod) || !gated(pod, &others) || others)
 		return 0;
 	struct gate_waiter *w = waiter_of(b->entrance, pod);
-	if (!s || !snap || td_now(b) - snap->asked_ms > OLD_MS || !atomic_load(&b->listed)) {
+	if (!s || !snap || td_slurm_snapshot_late(snap, td_now(b)) > OLD_MS || !atomic_load(&b->listed)) {
 		*again_ms = AWAY_MS;
 		if (s && s->shadows)
 			say(b, pod, w, c,

@@ -90,6 +90,7 @@ static int act(struct pass *x, struct td_error *err)
 		: x->p.slurm == TD_NODE_DOWN  ? "its jobs end"
 					      : "drained",
 		*x->p.reason ? ": " : "", x->p.reason);
+	td_slurm_view_hint(x->b->view, x->name);
 	return read_again(x, l->slurm, err); // so that both sides show the new state at once
 }
 
@@ -323,7 +324,7 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, name);
 
-	if (!snap || td_now(b) - snap->asked_ms > OLD_MS) {
+	if (!snap || td_slurm_snapshot_late(snap, td_now(b)) > OLD_MS || (snap->gap_ms && atomic_load(&b->away))) {
 		// Slurm's side is unknown: decide nothing. A poll queues the node again only when
 		// Slurm's side has changed, so look again without one.
 		*again_ms = LOOK_MS;

@@ -1876,19 +1876,33 @@ static void test_print_of_nodes(void **state)
 	char a[] = "a", b[] = "b";
 	struct td_slurm_node v[] = {{.name = a}, {.name = b}};
 	const struct td_slurm_nodes l = {.v = v, .n = 2};
-	uint64_t was = td_op_nodes_print(&l);
-	assert_true(td_op_nodes_print(&l) == was);
+	uint64_t was = td_op_nodes_print(&l, false);
+	assert_true(td_op_nodes_print(&l, false) == was);
 	v[1].states = TD_NODE(DRAIN);
-	uint64_t drained = td_op_nodes_print(&l);
+	uint64_t drained = td_op_nodes_print(&l, false);
 	assert_true(drained != was);
 	v[1].comment = a;
-	assert_true(td_op_nodes_print(&l) != drained);
+	assert_true(td_op_nodes_print(&l, false) != drained);
 	v[1].comment = NULL;
 	v[1].reason = a;
-	uint64_t reason = td_op_nodes_print(&l);
+	uint64_t reason = td_op_nodes_print(&l, false);
 	v[1].reason = NULL;
 	v[1].features = a; // not the same word in another place
-	assert_true(td_op_nodes_print(&l) != reason);
+	assert_true(td_op_nodes_print(&l, false) != reason);
+
+	// What jobs have there is told apart, of nodes that are in order.
+	v[1] = (struct td_slurm_node){.name = b, .states = TD_NODE(IDLE) | TD_NODE(DYNAMIC_NORM)};
+	uint64_t idle = td_op_nodes_print(&l, false), none = td_op_nodes_print(&l, true);
+	v[1].states = TD_NODE(MIXED) | TD_NODE(DYNAMIC_NORM);
+	v[1].alloc_cpus = 3;
+	v[1].busy_at = 7;
+	assert_true(td_op_nodes_print(&l, false) == idle);
+	assert_true(td_op_nodes_print(&l, true) != none);
+	v[1].states |= TD_NODE(DRAIN); // whoever drains it waits for their end
+	uint64_t draining = td_op_nodes_print(&l, false);
+	assert_true(draining != idle);
+	v[1].alloc_cpus = 0;
+	assert_true(td_op_nodes_print(&l, false) != draining);
 }
 
 // What is remembered of a node's pod is what would be built now, whatever has changed; the pod is not built again while

@@ -49,6 +49,25 @@ static void dear_looks_take_a_tenth_of_a_core(void **state)
 	assert_int_equal(td_pool_look_pause_ms(700000, 0), 6800);
 }
 
+static void jobs_that_come_and_go_take_a_fiftieth_of_a_core(void **state)
+{
+	struct td_pool_look l = {.jobs = true, .age_ms = 0, .cpu_us = 20000, .due_ms = -1};
+	assert_true(td_pool_look_whole(&l)); // a small pool follows at once
+	l.cpu_us = 70000;
+	l.age_ms = 2499;
+	assert_false(td_pool_look_whole(&l));
+	l.age_ms = 2500;
+	assert_true(td_pool_look_whole(&l));
+	l.cpu_us = 700000; // a very large one in 15 s
+	l.age_ms = 14999;
+	assert_false(td_pool_look_whole(&l));
+	l.age_ms = 15000;
+	assert_true(td_pool_look_whole(&l));
+	l.age_ms = 0; // what waits for a job's end does not wait for the pace
+	l.moving = true;
+	assert_true(td_pool_look_whole(&l));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -57,6 +76,7 @@ int main(void)
 		cmocka_unit_test(news_failures_and_acts_are_followed_at_once),
 		cmocka_unit_test(what_is_due_by_the_clock_is_not_missed),
 		cmocka_unit_test(dear_looks_take_a_tenth_of_a_core),
+		cmocka_unit_test(jobs_that_come_and_go_take_a_fiftieth_of_a_core),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

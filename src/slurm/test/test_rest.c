@@ -751,6 +751,82 @@ static void test_nodes_are_listed_when_they_change(void **state)
 	assert_int_equal(td_slurm_nodes_changed(slurm, 5, NULL, &diff, NULL), TD_TRANSIENT);
 }
 
+#define TWO(at, a, b)                                                                                                  \
+	"{\"nodes\":[{\"name\":\"n1\",\"state\":[\"" a "\"]},{\"name\":\"n2\",\"state\":[\"" b                         \
+	"\"]}],\"last_update\":{\"set\":true,\"number\":" #at "},\"errors\":[]}"
+#define ONE(name, state) "{\"nodes\":[{\"name\":\"" name "\",\"state\":[\"" state "\"]}],\"errors\":[]}"
+
+static uint64_t states_of(struct td_slurm_view *v, size_t i)
+{
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *s = td_slurm_view_nodes(v);
+	return s->nodes.v[i].states;
+}
+
+// Of many nodes the list is kept back, and those of which somebody said so are read by themselves. Nothing is lost.
+static void test_nodes_are_read_by_themselves_between_lists(void **state)
+{
+	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
+	bool diff;
+	td_slurm_view_paced(v, &(struct td_slurm_list_pace){.times = 1, .least_ms = 5000, .few = 1});
+	ANSWER({200, TWO(100, "IDLE", "IDLE")},
+	       // the list would be due for its news, and is kept back: one node is read
+	       {200, ONE("n2", "MIXED")},
+	       // at last it comes, and once more because it differed; nobody told of n1
+	       {200, TWO(110, "DOWN", "MIXED")}, {200, TWO(115, "DOWN", "MIXED")},
+	       // nothing has changed: what somebody said is void
+	       UNCHANGED,
+	       // a node that is drained with a job on it is read without a word, until its job is gone
+	       CHANGED, {200, TWO(140, "DOWN", "MIXED\",\"DRAIN")}, {200, ONE("n2", "MIXED\",\"DRAIN")},
+	       {200, ONE("n2", "IDLE\",\"DRAIN")},
+	       // a node that is gone: the list says so, in its time
+	       {200, "{\"nodes\":[],\"errors\":[{\"error_number\":0,\"error\":\"\"}]}"}, {200, NODE_LIST(150, "DOWN")});
+	td_slurm_view_hint(v, "n1"); // before the first list: it shows it
+	assert_int_equal(poll_nodes(v, 1000, &diff), 1);
+	uint64_t stir = td_slurm_view_stir(v);
+
+	td_slurm_view_hint(v, "n2");
+	td_slurm_view_hint(v, "n2");
+	td_slurm_view_hint(v, "unknown");
+	assert_int_equal(poll_nodes(v, 1250, &diff), 1);
+	assert_true(diff);
+	assert_int_equal(states_of(v, 1), TD_NODE(MIXED));
+	assert_true(td_slurm_view_stir(v) > stir);
+	assert_int_equal(poll_nodes(v, 1500, &diff), 0);
+	assert_false(diff);
+	{
+		td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *s = td_slurm_view_nodes(v);
+		assert_int_equal(s->asked_ms, 1000); // of all of them
+		assert_int_equal(td_slurm_snapshot_seen(s, "n1"), 1000);
+		assert_int_equal(td_slurm_snapshot_seen(s, "n2"), 1250);
+		assert_true(s->gen > s->whole);
+		assert_int_equal(td_slurm_snapshot_late(s, 1000 + s->gap_ms), 0);
+		assert_int_equal(td_slurm_snapshot_late(s, 1007 + s->gap_ms), 7);
+	}
+
+	assert_int_equal(poll_nodes(v, 20000, &diff), 1);
+	assert_true(diff);
+	assert_int_equal(states_of(v, 0), TD_NODE(DOWN));
+	assert_int_equal(poll_nodes(v, 40000, &diff), 1);
+	assert_false(diff);
+
+	td_slurm_view_hint(v, "n1");
+	assert_int_equal(poll_nodes(v, 40250, &diff), 1);
+	assert_int_equal(age_of(v), 40250);
+
+	assert_int_equal(poll_nodes(v, 60000, &diff), 2);
+	assert_int_equal(poll_nodes(v, 60250, &diff), 1);
+	assert_false(diff);
+	assert_int_equal(poll_nodes(v, 60500, &diff), 1);
+	assert_true(diff);
+	assert_int_equal(states_of(v, 1), TD_NODE(IDLE) | TD_NODE(DRAIN));
+
+	td_slurm_view_hint(v, "n2");
+	assert_int_equal(poll_nodes(v, 60750, &diff), 1);
+	assert_false(diff);
+	assert_int_equal(poll_nodes(v, 80000, &diff), 1);
+	assert_true(diff);
+}
+
 static void test_many_ids_are_asked_in_pieces(void **state)
 {
 	int64_t ids[900];
@@ -896,6 +972,7 @@ int main(void)
 		cmocka_unit_test(test_pace),
 		cmocka_unit_test(test_states_and_view),
 		cmocka_unit_test(test_nodes_are_listed_when_they_change),
+		cmocka_unit_test(test_nodes_are_read_by_themselves_between_lists),
 		cmocka_unit_test(test_many_ids_are_asked_in_pieces),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_where),
