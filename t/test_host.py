@@ -244,7 +244,7 @@ def forge(m):
 
 def in_an_image(pool, m, me, tty):
     """A session's job runs in a container as jobs with --container-image do; the way in from the gateway leads into it, and so does ssh."""
-    home = m.dir / "upper/home/researcher"
+    home = forge(m)
     s = me.json("session", "start", "shell", "--machines", "metal", "--image", "/home/researcher/own.sqsh")
     # Only inside there is no sshd; before the container is there no step gets in.
     wait_for("ssh leads into its container", lambda: "has no sshd" in str(me.run("ssh", s["id"], "--", "true", check=False)), 120)
