@@ -152,7 +152,7 @@ def test_beyond_the_quota_pods_and_jobs_wait_alike(pool, tmp_path):
     me, key = Laptop(pool, tmp_path, "researcher"), "east-0123456789abcdef0123456789abcdef"
     pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"stringData": {"hub.campus": key}}))
     team = {"name": "lab", "accounts": ["physics"], "users": [], "gpus": 8, "perUser": -1, "used": 8, "waits": 0, "alone": 4, "userAlone": -1, "spent": False,
-            "rows": [["physics", "researcher", 2], ["physics", "pods", 2]], "people": [], "at": [["east", 4], ["west", 4]]}
+            "rows": [["physics", "researcher", 2], ["physics", "pods", 2]], "people": [], "at": [["east", 4], ["we\u001bst", 4]]}
 
     def told():
         word = json.dumps({"taken": ["physics"], "teams": [team]})
@@ -167,7 +167,7 @@ def test_beyond_the_quota_pods_and_jobs_wait_alike(pool, tmp_path):
         assert pool.get("tenant", "physics")["status"]["federation"].items() >= {"name": "campus", "team": "lab", "gpus": 4, "limit": 8, "used": 8}.items()
         more = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
         wait_for("it waits", lambda: pool.squeue()[more]["reason"] == "AssocGrpGRES")
-        assert "The limit is that of Federation campus: team lab counts for 8 of 8 GPUs over all members (east 4, west 4)" in pool.cmd("why", str(more)).stdout
+        assert "The limit is that of Federation campus: team lab counts for 8 of 8 GPUs over all members (east 4, we?st 4)" in pool.cmd("why", str(more)).stdout
     finally:
         let_hub(pool, False)
     wait_for("whom the cluster does not let limits nothing", lambda: pool.squeue()[more]["state"] == "RUNNING")

@@ -128,6 +128,10 @@ static void apply(struct td_op_tenant_pass *p, const struct td_fedword *w, const
 		struct td_op_tenant *t = i < p->n ? &p->v[i] : NULL;
 		struct td_pool_tenant *x = &p->p[i];
 		struct td_pool_tenant_user *users = (struct td_pool_tenant_user *)(uintptr_t)x->users;
+		if (t && t->deleting) { // an account that stays must not keep a limit that nobody would lift
+			t->uncapped = true;
+			continue;
+		}
 		struct td_fedword_cap c = td_fedword_cap(w, x->account, NULL);
 		if (lower(x->capped, x->gpus, &c)) {
 			x->capped = true;
