@@ -1,6 +1,7 @@
 """Tenants: namespaces and rights, accounts and quotas from one object (rows C1 C9)."""
 import json
 import re
+import time
 
 import pytest
 
@@ -414,8 +415,15 @@ def test_what_cannot_be_is_said_and_changes_nothing(pool):
     ready(pool, tenant("old", {"gpu": 1}, adopt=True, namespaces=["taken"], weight=2))
     own = associations(pool, "old")["old", ""]
     assert own["Fairshare"] == "2" and own["GrpTRES"] == "gres/gpu=1"
+    # What a Federation leaves to it goes with its Tenant, since nobody else would lift that.
+    word = {"at": int(time.time()), "word": {"taken": [], "teams": [{"name": "lab", "accounts": ["old"], "gpus": 0}]}}
+    pool.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "main-federation", "namespace": "slurm", "labels": {"tandem.dev/federation-limits": "main"}}, "data": {"campus": json.dumps(word)}})
+    let_hub(pool, True)
+    wait_for("nothing is left to it", lambda: associations(pool, "old")["old", ""]["GrpTRES"] == "gres/gpu=0")
     pool.kubectl("delete", "tenant", "old", "--timeout=180s", timeout=240)
-    assert ("old", "") in associations(pool, "old")  # it was there before
+    let_hub(pool, False)
+    pool.kubectl("delete", "configmap", "main-federation", "-n", "slurm")
+    assert associations(pool, "old")["old", ""]["GrpTRES"] == "gres/gpu=1"  # it was there before
     pool.shell("sacctmgr", "-i", "remove", "account", "old")
     pool.kubectl("delete", "namespace", "taken", "--timeout=120s")
 

@@ -211,7 +211,7 @@ struct td_hub_words;
 struct td_hub_words *td_hub_words(struct td_gateway *g, const struct td_hub_view *v);
 struct td_hub_words *td_hub_words_free(struct td_hub_words *w);
 TD_DEFINE_AUTO(struct td_hub_words *, td_hub_words_free)
-// The word for a member, as text; NULL: it cannot be said yet, or is too long, and what the member was told last stands.
+// The word for a member, as text; NULL: it takes none, it cannot be said yet, or it is too long; what it was told last stands.
 // The caller frees it.
 char *td_hub_word(const struct td_hub_words *w, const char *member, bool *ret_long);
 // Writes down whether a member holds back (its answer to a look), where that has changed: in the Federation. too_long: so

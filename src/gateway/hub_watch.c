@@ -178,8 +178,8 @@ static void untie(struct td_gateway *g, const struct td_hub *h, struct td_hub_ru
 // ---- the members ----
 
 // What is asked of a member. The caller frees it.
-static char *question(struct td_gateway *g, const struct td_hub *h, const struct td_hub_words *words,
-		      const char *member, const struct td_objects *live, size_t *ret_n, bool *ret_long)
+static char *question(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_objects *live,
+		      const char *word, size_t *ret_n)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_auto_known struct td_hub_known k = {0};
@@ -197,7 +197,6 @@ static char *question(struct td_gateway *g, const struct td_hub *h, const struct
 		for (size_t i = 0; i < h->n_limits; i++)
 			yyjson_mut_arr_add_int(d, days, h->limits[i].days);
 	}
-	td_auto_free char *word = k.takes_word ? td_hub_word(words, member, ret_long) : NULL;
 	td_jm_str(d, o, "limits", word);
 	return td_json_mut_text(o, ret_n);
 }
@@ -246,7 +245,8 @@ static void members(struct td_gateway *g, const struct td_hub *h, const struct t
 			continue;
 		}
 		size_t len = 0;
-		td_strv_steal(&texts, question(g, h, words, name, live, &len, &too_long[n]));
+		td_auto_free char *word = td_hub_word(words, name, &too_long[n]);
+		td_strv_steal(&texts, question(g, h, name, live, word, &len));
 		calls[n++] = (struct td_hub_call){.hub = h,
 						  .member = name,
 						  .method = "POST",

@@ -149,7 +149,7 @@ struct td_hub_words *td_hub_words(struct td_gateway *g, const struct td_hub_view
 	const struct td_hub *h = v->hub;
 	struct td_hub_words *w = td_calloc(1, sizeof(*w));
 	struct td_arena *a = td_arena_new();
-	size_t n_accounts = 0, n_users = 0;
+	size_t n_accounts = 0, n_users = 0, n_teams = h->n_limits && !h->ending ? h->n_teams : 0;
 	*w = (struct td_hub_words){.arena = a, .hub = h, .sure = true};
 	w->known = td_arena_alloc(a, (h->n_members + 1) * sizeof(*w->known));
 	w->weights = td_arena_alloc(a, (h->n_members + 1) * sizeof(*w->weights));
@@ -159,13 +159,13 @@ struct td_hub_words *td_hub_words(struct td_gateway *g, const struct td_hub_view
 		td_hub_known(g, h->members[m].name, &w->known[m]);
 		w->weights[m] = h->members[m].weight;
 	}
-	for (size_t i = 0; i < h->n_teams; i++) {
+	for (size_t i = 0; i < n_teams; i++) {
 		n_accounts += h->teams[i].accounts.n;
 		n_users += h->teams[i].users.n;
 	}
 	w->accounts.v = td_arena_alloc(a, (n_accounts + 1) * sizeof(*w->accounts.v));
 	w->users.v = td_arena_alloc(a, (n_users + 1) * sizeof(*w->users.v));
-	for (size_t i = 0; i < h->n_teams; i++) {
+	for (size_t i = 0; i < n_teams; i++) {
 		put(&w->accounts, &h->teams[i].accounts, i);
 		put(&w->users, &h->teams[i].users, i);
 	}
@@ -251,8 +251,9 @@ char *td_hub_word(const struct td_hub_words *w, const char *member, bool *ret_lo
 	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *taken = td_jm_arr(d, o, "taken"),
 		       *teams = td_jm_arr(d, o, "teams");
-	*ret_long = !h->ending && w->bytes > WORD_MOST;
-	if (!to || *ret_long || (!w->sure && !h->ending))
+	bool takes = to && w->known[to - h->members].takes_word;
+	*ret_long = takes && !h->ending && w->bytes > WORD_MOST;
+	if (!takes || *ret_long || (!w->sure && !h->ending))
 		return NULL;
 	for (size_t i = 0; i < h->n_teams && !h->ending; i++)
 		for (size_t k = 0; k < h->teams[i].accounts.n; k++)
@@ -276,12 +277,12 @@ void td_hub_word_kept(struct td_gateway *g, const struct td_hub *h, const char *
 	const yyjson_val *says = td_jget(td_json_root(look), "limits"),
 			 *old = td_jkey(td_jget(h->o->root, "state.members"), member);
 	bool limits = h->n_limits && !h->ending, kept = !too_long && td_jbool(says, "kept", false);
-	td_auto_free char *clean =
-		td_text_clean(too_long ? "what it has to know of the limits is more than 256 KiB, so it is told "
+	const char *because = too_long ? "what it has to know of the limits is more than 256 KiB, so it is told "
 					 "nothing: name accounts in spec.teams instead of people"
 			      : says   ? td_jstr_or(says, "why", "")
-				     : "its gateway is of an older release, which does not hold back: update it there");
-	td_auto_free char *why = td_strndup(clean, WHY_MOST);
+				     : "its gateway is of an older release, which does not hold back: update it there";
+	td_auto_free char *cut = td_strndup(td_text_printable(because) ? because : "?", WHY_MOST);
+	td_auto_free char *why = td_text_clean(cut); // as it is read again, so that it is written once
 	if (!limits ? !old
 		    : old && kept == td_jbool(old, "holdsBack", false) && td_streq(why, td_jstr_or(old, "why", "")))
 		return;
