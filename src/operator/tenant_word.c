@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { GPUS_MOST = 1000000000, MEMBERS_MOST = 64, NAME_MOST = 63 };
+enum { GPUS_MOST = 1000000000, MEMBERS_MOST = 64, TEAMS_MOST = 256, NAME_MOST = 63 };
 
 static const char *const *strings(struct td_arena *a, yyjson_val *list, size_t *ret_n)
 {
@@ -87,9 +87,12 @@ static void read_word(struct td_arena *a, const char *federation, const yyjson_v
 	int64_t age = td_real_ms(&td_clock_system) / 1000 - td_jint(said, "at", 0);
 	*ret = (struct td_fedword){.federation = federation, .teams = teams, .age_s = age > 0 ? age : 0};
 	ret->taken = strings(a, td_jget(said, "word.taken"), &ret->n_taken);
-	yyjson_arr_foreach (list, i, n, x)
+	yyjson_arr_foreach (list, i, n, x) {
+		if (i == TEAMS_MOST) // as many as a Federation can have
+			break;
 		read_team(a, x, &teams[i], &at[i]);
-	ret->n_teams = i;
+		ret->n_teams = i + 1;
+	}
 	*ret_at = at;
 }
 
