@@ -1,6 +1,7 @@
 """Tenants: namespaces and rights, accounts and quotas from one object (rows C1 C9)."""
 import json
 import re
+import time
 
 import pytest
 
@@ -152,7 +153,7 @@ def test_beyond_the_quota_pods_and_jobs_wait_alike(pool, tmp_path):
     me, key = Laptop(pool, tmp_path, "researcher"), "east-0123456789abcdef0123456789abcdef"
     pool.kubectl("patch", "secret", "main-gateway", "-n", "slurm", "--type=merge", "-p", json.dumps({"stringData": {"hub.campus": key}}))
     team = {"name": "lab", "accounts": ["physics"], "users": [], "gpus": 8, "perUser": -1, "used": 8, "waits": 0, "alone": 4, "userAlone": -1, "spent": False,
-            "rows": [["physics", "researcher", 2], ["physics", "pods", 2]], "people": [], "at": [["east", 4], ["west", 4]]}
+            "rows": [["physics", "researcher", 2], ["physics", "pods", 2]], "people": [], "at": [["east", 4], ["we\u001bst", 4]]}
 
     def told():
         word = json.dumps({"taken": ["physics"], "teams": [team]})
@@ -167,7 +168,7 @@ def test_beyond_the_quota_pods_and_jobs_wait_alike(pool, tmp_path):
         assert pool.get("tenant", "physics")["status"]["federation"].items() >= {"name": "campus", "team": "lab", "gpus": 4, "limit": 8, "used": 8}.items()
         more = int(sbatch(pool, "-A", "physics", "--gres=gpu:1").stdout)
         wait_for("it waits", lambda: pool.squeue()[more]["reason"] == "AssocGrpGRES")
-        assert "The limit is that of Federation campus: team lab counts for 8 of 8 GPUs over all members (east 4, west 4)" in pool.cmd("why", str(more)).stdout
+        assert "The limit is that of Federation campus: team lab counts for 8 of 8 GPUs over all members (east 4, we?st 4)" in pool.cmd("why", str(more)).stdout
     finally:
         let_hub(pool, False)
     wait_for("whom the cluster does not let limits nothing", lambda: pool.squeue()[more]["state"] == "RUNNING")
@@ -414,8 +415,15 @@ def test_what_cannot_be_is_said_and_changes_nothing(pool):
     ready(pool, tenant("old", {"gpu": 1}, adopt=True, namespaces=["taken"], weight=2))
     own = associations(pool, "old")["old", ""]
     assert own["Fairshare"] == "2" and own["GrpTRES"] == "gres/gpu=1"
+    # What a Federation leaves to it goes with its Tenant, since nobody else would lift that.
+    word = {"at": int(time.time()), "word": {"taken": [], "teams": [{"name": "lab", "accounts": ["old"], "gpus": 0}]}}
+    pool.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "main-federation", "namespace": "slurm", "labels": {"tandem.dev/federation-limits": "main"}}, "data": {"campus": json.dumps(word)}})
+    let_hub(pool, True)
+    wait_for("nothing is left to it", lambda: associations(pool, "old")["old", ""]["GrpTRES"] == "gres/gpu=0")
     pool.kubectl("delete", "tenant", "old", "--timeout=180s", timeout=240)
-    assert ("old", "") in associations(pool, "old")  # it was there before
+    let_hub(pool, False)
+    pool.kubectl("delete", "configmap", "main-federation", "-n", "slurm")
+    assert associations(pool, "old")["old", ""]["GrpTRES"] == "gres/gpu=1"  # it was there before
     pool.shell("sacctmgr", "-i", "remove", "account", "old")
     pool.kubectl("delete", "namespace", "taken", "--timeout=120s")
 

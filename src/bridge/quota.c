@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { FRESH_MS = 150000 }; // a hub says its word again each minute
+
 struct quota_look {
 	const struct td_settings *s;
 	const yyjson_val **tenants; // of this SlurmCluster
@@ -130,8 +132,9 @@ static int64_t own_gpus(const yyjson_val *t)
 	return -1;
 }
 
-// Says so when a Federation leaves this account, or this person in it, less than the Tenant's own limits do.
-static bool federation_says(const yyjson_val *t, const char *user, struct td_buf *ret)
+// Says so when a Federation leaves this account, or this person in it, less than the Tenant's own limits do, and so many
+// GPUs more would go beyond.
+static bool federation_says(const yyjson_val *t, const char *user, int64_t gpus, struct td_buf *ret)
 {
 	const yyjson_val *f = td_jget(t, "status.federation"), *c = f;
 	const yyjson_val *his = td_jfind(td_jget(f, "users"), "user", user ? user : "");
@@ -144,28 +147,34 @@ static bool federation_says(const yyjson_val *t, const char *user, struct td_buf
 	if (cap < 0 || (own >= 0 && own < cap))
 		return false;
 	bool whole = !person || td_jbool(c, "whole", false);
-	int64_t said = 0;
+	int64_t said = 0, age, limit = td_jint(c, "limit", -1), used = td_jint(c, "used", 0);
 	td_time_parse(td_jstr_or(f, "said", ""), &said);
-	const struct td_fedword_words w = {
-		.federation = td_jstr_or(f, "name", "?"),
-		.team = td_jstr_or(c, "team", "?"),
-		.user = whole ? NULL : user,
-		.why = !whole                                                       ? TD_FEDWORD_PERSON
-		       : td_jbool(c, "spent", false) || td_jint(c, "limit", -1) < 0 ? TD_FEDWORD_HOURS
-										    : TD_FEDWORD_TEAM,
-		.gpus = cap,
-		.limit = td_jint(c, "limit", -1),
-		.used = td_jint(c, "used", 0),
-		.at = td_jstr(c, "at"),
-		.silent = td_real_ms(&td_clock_system) - said >= TD_FEDWORD_SILENT_S * 1000LL};
+	age = td_real_ms(&td_clock_system) - said;
+	// Of the limit alone a cap is no lower than what is left of that.
+	bool hours = whole && (td_jbool(c, "spent", false) || cap < limit - used || limit < 0);
+	// There is room by figures that are not old: another limit is in the way.
+	if (age < FRESH_MS && !hours && used + gpus <= limit)
+		return false;
+	const struct td_fedword_words w = {.federation = td_jstr_or(f, "name", "?"),
+					   .team = td_jstr_or(c, "team", "?"),
+					   .user = whole ? NULL : user,
+					   .why = hours   ? TD_FEDWORD_HOURS
+						  : whole ? TD_FEDWORD_TEAM
+							  : TD_FEDWORD_PERSON,
+					   .gpus = cap,
+					   .limit = limit,
+					   .used = used,
+					   .at = td_jstr(c, "at"),
+					   .silent = age >= TD_FEDWORD_SILENT_S * 1000LL};
 	td_fedword_say(&w, ret);
 	return true;
 }
 
-static bool federations(const yyjson_val **tenants, size_t n, const yyjson_val *t, const char *user, struct td_buf *ret)
+static bool federations(const yyjson_val **tenants, size_t n, const yyjson_val *t, const char *user, int64_t gpus,
+			struct td_buf *ret)
 {
 	for (size_t steps = 0; t && steps <= n; steps++, user = NULL) {
-		if (federation_says(t, user, ret))
+		if (federation_says(t, user, gpus, ret))
 			return true;
 		const char *up = td_jstr(t, "spec.parent");
 		t = NULL;
@@ -193,7 +202,11 @@ static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
 			t = l->tenants[i];
 	struct td_owner o = {0};
 	bool owned = t && td_settings_owner_of(l->s, ns, td_want_person(l->pod), &o);
-	if (federations(l->tenants, l->n, t, owned ? o.user : NULL, ret))
+	int64_t gpus = 0;
+	for (i = 0; i < l->s->n_gres; i++)
+		if (!strcmp(l->s->gres[i].name, "gpu"))
+			gpus += td_api_pod_request(td_jget(l->pod, "spec"), l->s->gres[i].resource);
+	if (gpus > 0 && federations(l->tenants, l->n, t, owned ? o.user : NULL, gpus, ret))
 		return;
 	if (owned && td_jbool(t, "spec.perUser.pods", false))
 		yyjson_obj_foreach (td_jget(t, "spec.perUser.quota"), i, n, k, x)
@@ -222,15 +235,17 @@ static const yyjson_val **ours(struct td_bridge *b, struct td_arena *arena, stru
 	return v;
 }
 
-void td_bridge_federation_words(struct td_bridge *b, const char *account, const char *user, struct td_buf *ret)
+void td_bridge_federation_words(struct td_bridge *b, const struct td_slurm_job *j, struct td_buf *ret)
 {
 	td_auto_objects struct td_objects all = {0};
 	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
 	size_t n = 0;
 	const yyjson_val **v = b->tenants ? ours(b, arena, &all, &n) : NULL;
+	const char *tres = j->tres_req ? strstr(j->tres_req, "gres/gpu=") : NULL;
+	int64_t gpus = tres ? strtoll(tres + strlen("gres/gpu="), NULL, 10) : 1;
 	for (size_t i = 0; i < n; i++)
-		if (td_streq(td_jstr(v[i], "status.account"), account)) {
-			federations(v, n, v[i], user, ret);
+		if (td_streq(td_jstr(v[i], "status.account"), j->account)) {
+			federations(v, n, v[i], j->user, gpus, ret);
 			return;
 		}
 }

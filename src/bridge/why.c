@@ -385,8 +385,8 @@ static void say_job(struct td_bridge *b, struct td_http_x *x, const char *label,
 			td_buf_puts(&t, "waits");
 		else
 			td_allowed_say(b, j, td_http_cancel(x), d, &order);
-		if (j->reason && (td_starts(j->reason, "AssocGrp") || td_starts(j->reason, "QOSGrp")))
-			td_bridge_federation_words(b, j->account, j->user, &order);
+		if (td_streq(j->reason, "AssocGrpGRES") || td_streq(j->reason, "QOSGrpGRES"))
+			td_bridge_federation_words(b, j, &order);
 	}
 	if (!t.len)
 		job_words(j, &t);

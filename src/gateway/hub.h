@@ -188,9 +188,7 @@ void td_hub_view_done(struct td_hub_view *v);
 #define td_auto_view __attribute__((cleanup(td_hub_view_done)))
 // A run was placed since.
 void td_hub_view_add(struct td_gateway *g, struct td_hub_view *v, const struct td_hub_run *r);
-// Whether what a member says is held (account, user, gpus, run) is of jobs of this team.
-bool td_hub_of_team(const struct td_hub *h, const yyjson_val *row, const char *team);
-// The run in whose name it is held; NULL: in none's that the member has.
+// The run in whose name a member says that something is held (account, user, gpus, run); NULL: in none's that the member has.
 struct td_hub_copy *td_hub_copy(const struct td_hub_view *v, const char *member, const yyjson_val *held);
 // What a team has and has used at all members. The view's, until it is asked for another one.
 struct td_hub_team *td_hub_used(struct td_gateway *g, struct td_hub_view *v, const char *team);
@@ -208,11 +206,18 @@ int td_hub_promise(struct td_gateway *g, struct td_hub_view *v, const struct td_
 		   char **ret_over, struct td_error *err);
 
 // ---- hub_word.c: what members are told of limits, so that they hold back (pool/fedword.h) ----
-// The word for a member, as text; NULL: it cannot be said yet, and what the member was told last stands. The caller frees
-// it.
-char *td_hub_word(struct td_gateway *g, struct td_hub_view *v, const char *member);
-// Writes down whether a member holds back (its answer to a look), where that has changed: in the Federation.
-void td_hub_word_kept(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_json *look);
+// What is reckoned once for all members. v and its hub outlive it.
+struct td_hub_words;
+struct td_hub_words *td_hub_words(struct td_gateway *g, const struct td_hub_view *v);
+struct td_hub_words *td_hub_words_free(struct td_hub_words *w);
+TD_DEFINE_AUTO(struct td_hub_words *, td_hub_words_free)
+// The word for a member, as text; NULL: it takes none, it cannot be said yet, or it is too long; what it was told last stands.
+// The caller frees it.
+char *td_hub_word(const struct td_hub_words *w, const char *member, bool *ret_long);
+// Writes down whether a member holds back (its answer to a look), where that has changed: in the Federation. too_long: so
+// was the word for it.
+void td_hub_word_kept(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_json *look,
+		      bool too_long);
 // Tells members that the Federation has no longer that nothing is limited by it, for as long as that may help.
 void td_hub_farewell(struct td_gateway *g, const struct td_hub *h);
 

@@ -27,7 +27,7 @@ static bool is_his(const struct hub_whose *w, const char *user)
 	return !w->user || td_streq(w->user, user);
 }
 
-bool td_hub_of_team(const struct td_hub *h, const yyjson_val *row, const char *team)
+static bool of_team(const struct td_hub *h, const yyjson_val *row, const char *team)
 {
 	return team &&
 	       td_streq(td_fed_team_of(h->teams, h->n_teams, td_jstr_or(row, "user", ""), td_jstr(row, "account")),
@@ -182,7 +182,7 @@ static int64_t held(const struct td_hub_view *v, const char *member, const struc
 	int64_t sum = 0;
 	yyjson_arr_foreach (td_jget(td_json_root(said), "held"), i, n, e) {
 		struct td_hub_copy *c = td_hub_copy(v, member, e);
-		if (!is_his(w, td_jstr_or(e, "user", "")) || !td_hub_of_team(v->hub, e, w->team))
+		if (!is_his(w, td_jstr_or(e, "user", "")) || !of_team(v->hub, e, w->team))
 			continue;
 		if (c && td_streq(td_jstr(c->o->root, "spec.team"), w->team))
 			c->held += td_jint(e, "gpus", 0);
@@ -209,7 +209,7 @@ static void reckon(struct td_gateway *g, const struct td_hub_view *v, const stru
 		td_hub_known(g, h->members[m].name, &k);
 		ret->gpus += held(v, h->members[m].name, k.held, w);
 		yyjson_arr_foreach (td_jget(td_json_root(k.used), "used"), i, n, e)
-			if (td_hub_of_team(h, e, team) && td_jint(e, "days", 0) == (l ? l->days : 30))
+			if (of_team(h, e, team) && td_jint(e, "days", 0) == (l ? l->days : 30))
 				ret_used[m] += yyjson_get_num(td_jget(e, "gpuHours"));
 		ret->gpu_hours += ret_used[m];
 		if (l && (((l->gpus >= 0 || l->user_gpus >= 0) && !k.held) || (l->gpu_hours >= 0 && !k.used)))

@@ -178,10 +178,9 @@ static void untie(struct td_gateway *g, const struct td_hub *h, struct td_hub_ru
 // ---- the members ----
 
 // What is asked of a member. The caller frees it.
-static char *question(struct td_gateway *g, struct td_hub_view *view, const char *member, const struct td_objects *live,
-		      size_t *ret_n)
+static char *question(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_objects *live,
+		      const char *word, size_t *ret_n)
 {
-	const struct td_hub *h = view->hub;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_auto_known struct td_hub_known k = {0};
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *runs = td_jm_arr(d, o, "runs"),
@@ -198,7 +197,6 @@ static char *question(struct td_gateway *g, struct td_hub_view *view, const char
 		for (size_t i = 0; i < h->n_limits; i++)
 			yyjson_mut_arr_add_int(d, days, h->limits[i].days);
 	}
-	td_auto_free char *word = k.takes_word ? td_hub_word(g, view, member) : NULL;
 	td_jm_str(d, o, "limits", word);
 	return td_json_mut_text(o, ret_n);
 }
@@ -232,10 +230,12 @@ static void members(struct td_gateway *g, const struct td_hub *h, const struct t
 	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
 	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
 	td_auto_strv struct td_strv texts = {0};
+	td_auto_free bool *too_long = td_calloc(h->n_members + 1, sizeof(*too_long));
 	td_auto_view struct td_hub_view view = {0};
 	size_t n = 0;
 	if (td_hub_view(g, h, g->cancel, &view, NULL))
 		return;
+	td_auto(td_hub_words_free) struct td_hub_words *words = td_hub_words(g, &view);
 	for (size_t m = 0; m < h->n_members; m++) {
 		const char *name = h->members[m].name;
 		if (!turn && !concerns(live, name))
@@ -245,7 +245,8 @@ static void members(struct td_gateway *g, const struct td_hub *h, const struct t
 			continue;
 		}
 		size_t len = 0;
-		td_strv_steal(&texts, question(g, &view, name, live, &len));
+		td_auto_free char *word = td_hub_word(words, name, &too_long[n]);
+		td_strv_steal(&texts, question(g, h, name, live, word, &len));
 		calls[n++] = (struct td_hub_call){.hub = h,
 						  .member = name,
 						  .method = "POST",
@@ -260,7 +261,7 @@ static void members(struct td_gateway *g, const struct td_hub *h, const struct t
 			td_hub_heard(g, calls[i].member, got[i].r ? &got[i].err : NULL, got[i].json);
 			member(g, h, calls[i].member, live, got[i].json);
 			if (!got[i].r)
-				td_hub_word_kept(g, h, calls[i].member, got[i].json);
+				td_hub_word_kept(g, h, calls[i].member, got[i].json, too_long[i]);
 		}
 		td_json_unref(got[i].json);
 	}

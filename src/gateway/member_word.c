@@ -17,6 +17,8 @@ struct td_member_words {
 	pthread_mutex_t writing; // held by the one that asks Kubernetes; guards what follows
 	struct td_object *kept;
 	int64_t read_ms; // mono; 0: never
+	char *failed;    // why the last one was not kept; NULL: it was
+	int64_t failed_ms;
 };
 
 struct td_member_words *td_member_words_new(void)
@@ -31,6 +33,7 @@ struct td_member_words *td_member_words_free(struct td_member_words *w)
 	if (!w)
 		return NULL;
 	td_object_unref(w->kept);
+	free(w->failed);
 	pthread_mutex_destroy(&w->writing);
 	free(w);
 	return NULL;
@@ -75,6 +78,17 @@ static bool there(const struct td_object *kept, const char *federation, const yy
 	return age >= 0 && age < AGAIN_S && td_jequal(td_jget(td_json_root(j), "word"), word);
 }
 
+// Takes out what hubs said that may say nothing any more.
+static void forget(struct td_gateway *g, const struct td_object *kept, yyjson_mut_doc *d, yyjson_mut_val *data)
+{
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(g->clusters, g->o.ns, g->o.cluster);
+	yyjson_val *said = kept && sc ? td_jget(kept->root, "data") : NULL, *k, *v;
+	size_t i, n;
+	yyjson_obj_foreach (said, i, n, k, v)
+		if (!td_jfind(td_jget(sc->root, "spec.federation.hubs"), "name", yyjson_get_str(k)))
+			td_jm_key_set(d, data, yyjson_get_str(k), yyjson_mut_null(d));
+}
+
 static int write_kept(struct td_gateway *g, struct td_member_words *w, const char *federation, const char *text,
 		      struct td_cancel *c, struct td_error *err)
 {
@@ -83,6 +97,7 @@ static int write_kept(struct td_gateway *g, struct td_member_words *w, const cha
 	td_auto_free char *name = td_asprintf("%s-federation", g->o.cluster);
 	struct td_object *now = NULL;
 	td_jm_key_str(d, td_jm_obj(d, o, "data"), federation, text);
+	forget(g, w->kept, d, td_jm_obj(d, o, "data"));
 	int r = w->kept ? td_kube_patch(g->kube, TD_AT(&td_configmaps, g->o.ns, name), TD_PATCH_MERGE, o, c, &now, err)
 			: TD_NOT_FOUND;
 	if (r == TD_NOT_FOUND) {
@@ -114,6 +129,12 @@ int td_member_word_take(struct td_gateway *g, const char *federation, const char
 	int r = 0;
 	if (pthread_mutex_trylock(&w->writing)) // the next look says it again
 		return 0;
+	// An API server that is silent is not waited for in each look: the hub would take this cluster for lost.
+	if (w->failed && td_mono_ms(&td_clock_system) - w->failed_ms < READ_MS) {
+		r = td_fail(err, TD_TRANSIENT, "%s", w->failed);
+		pthread_mutex_unlock(&w->writing);
+		return r;
+	}
 	if (!w->read_ms || td_mono_ms(&td_clock_system) - w->read_ms > READ_MS)
 		r = read_kept(g, w, c, err);
 	bool none = !yyjson_arr_size(td_jget(td_json_root(word), "teams"));
@@ -127,6 +148,9 @@ int td_member_word_take(struct td_gateway *g, const char *federation, const char
 		td_auto_free char *kept = td_json_mut_text(o, &n);
 		r = write_kept(g, w, federation, kept, c, err);
 	}
+	free(w->failed);
+	w->failed = r ? td_strdup(err->msg) : NULL;
+	w->failed_ms = td_mono_ms(&td_clock_system);
 	pthread_mutex_unlock(&w->writing);
 	return r;
 }

@@ -64,6 +64,7 @@ struct td_op_tenant {
 	size_t n_hards;
 	const struct td_op_tenant_cap *cap, **user_caps; // of Federations; cap NULL: none
 	size_t n_user_caps;
+	bool uncapped;             // it is being deleted, and what Federations left to it goes first
 	const char *const *denied; // what td_op_tenant_denied() found; NULL: it was not asked
 	size_t n_denied;
 	const char *held, *held_reason; // why a deletion waits; NULL: it does not

@@ -255,6 +255,22 @@ static int remove_account(struct tenant_work *w, const struct td_op_tenant *t, c
 	return 0;
 }
 
+// Sets the limits of rows that are there to what they are without those of Federations.
+static int uncap(struct tenant_work *w, const struct td_pool_tenant_steps *s, struct td_error *err)
+{
+	int r = 0;
+	for (size_t i = 0; i < s->n && !r; i++) {
+		const struct td_pool_assoc *want = &s->v[i].want;
+		bool is = false;
+		for (size_t k = 0; k < w->rows.n_assocs && !is; k++)
+			is = td_streq(w->rows.assocs[k].account, want->account) &&
+			     td_streq(w->rows.assocs[k].user, want->user);
+		if (is && s->v[i].act == TD_TENANT_SET)
+			r = set(w, want, err);
+	}
+	return r;
+}
+
 // Removes the account of a tenant that is being deleted, or says what keeps it.
 static int leave(struct tenant_work *w, struct td_op_tenant *t, const struct td_pool_tenant_steps *s,
 		 struct td_error *err)
@@ -265,6 +281,8 @@ static int leave(struct tenant_work *w, struct td_op_tenant *t, const struct td_
 	t->held_reason = !r && t->held ? "JobsRun" : NULL;
 	if (!r && !t->held && s->ours && !(r = below(w, t->account, &t->held, err)) && t->held)
 		t->held_reason = "AccountsBelow";
+	if (!r && !t->held && !s->ours && t->uncapped)
+		r = uncap(w, s, err);
 	if (!r && !t->held)
 		r = remove_account(w, t, s, err);
 	if (r == TD_CONFLICT) {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { GPUS_MOST = 1000000000, MEMBERS_MOST = 64 };
+enum { GPUS_MOST = 1000000000, MEMBERS_MOST = 64, TEAMS_MOST = 256, NAME_MOST = 63 };
 
 static const char *const *strings(struct td_arena *a, yyjson_val *list, size_t *ret_n)
 {
@@ -27,6 +27,15 @@ static const char *text(struct td_arena *a, yyjson_val *row, size_t at)
 	return td_arena_strdup(a, s ? s : "");
 }
 
+// A name that people are shown: what is no letter of one is not.
+static const char *shown(struct td_arena *a, const char *s)
+{
+	char *name = td_arena_strndup(a, s, strnlen(s, NAME_MOST));
+	for (char *c = name; *c; c++)
+		*c = *c > ' ' && *c < 127 ? *c : '?';
+	return name;
+}
+
 // What a hub says is bounded before anything is reckoned with it.
 static int64_t bounded(int64_t n)
 {
@@ -44,7 +53,7 @@ static void read_team(struct td_arena *a, yyjson_val *v, struct td_fedword_team 
 	yyjson_val *x, *rows = td_jget(v, "rows"), *people = td_jget(v, "people");
 	struct td_fedword_row *r = td_arena_alloc(a, (yyjson_arr_size(rows) + 1) * sizeof(*r));
 	struct td_fedword_person *p = td_arena_alloc(a, (yyjson_arr_size(people) + 1) * sizeof(*p));
-	*ret = (struct td_fedword_team){.name = td_arena_strdup(a, td_jstr_or(v, "name", "")),
+	*ret = (struct td_fedword_team){.name = shown(a, td_jstr_or(v, "name", "")),
 					.gpus = bounded(td_jint(v, "gpus", -1)),
 					.user_gpus = bounded(td_jint(v, "perUser", -1)),
 					.used = bounded(td_jint(v, "used", 0)),
@@ -63,8 +72,8 @@ static void read_team(struct td_arena *a, yyjson_val *v, struct td_fedword_team 
 	*ret_at = "";
 	yyjson_arr_foreach (td_jget(v, "at"), i, n, x)
 		*ret_at = i >= MEMBERS_MOST ? *ret_at
-					    : td_arena_printf(a, "%s%s%s %lld", *ret_at, i ? ", " : "", text(a, x, 0),
-							      (long long)number(x, 1));
+					    : td_arena_printf(a, "%s%s%s %lld", *ret_at, i ? ", " : "",
+							      shown(a, text(a, x, 0)), (long long)number(x, 1));
 }
 
 // at: for each team, how much is used where, in words.
@@ -78,9 +87,12 @@ static void read_word(struct td_arena *a, const char *federation, const yyjson_v
 	int64_t age = td_real_ms(&td_clock_system) / 1000 - td_jint(said, "at", 0);
 	*ret = (struct td_fedword){.federation = federation, .teams = teams, .age_s = age > 0 ? age : 0};
 	ret->taken = strings(a, td_jget(said, "word.taken"), &ret->n_taken);
-	yyjson_arr_foreach (list, i, n, x)
+	yyjson_arr_foreach (list, i, n, x) {
+		if (i == TEAMS_MOST) // as many as a Federation can have
+			break;
 		read_team(a, x, &teams[i], &at[i]);
-	ret->n_teams = i;
+		ret->n_teams = i + 1;
+	}
 	*ret_at = at;
 }
 
@@ -119,6 +131,10 @@ static void apply(struct td_op_tenant_pass *p, const struct td_fedword *w, const
 		struct td_op_tenant *t = i < p->n ? &p->v[i] : NULL;
 		struct td_pool_tenant *x = &p->p[i];
 		struct td_pool_tenant_user *users = (struct td_pool_tenant_user *)(uintptr_t)x->users;
+		if (t && t->deleting) { // an account that stays must not keep a limit that nobody would lift
+			t->uncapped = true;
+			continue;
+		}
 		struct td_fedword_cap c = td_fedword_cap(w, x->account, NULL);
 		if (lower(x->capped, x->gpus, &c)) {
 			x->capped = true;
@@ -145,6 +161,16 @@ static void apply(struct td_op_tenant_pass *p, const struct td_fedword *w, const
 	}
 }
 
+static const struct td_fedword_below *below(struct td_op_tenant_pass *p, size_t *ret_n)
+{
+	struct td_fedword_below *v = td_arena_alloc(p->arena, (p->n + 1) * sizeof(*v));
+	*ret_n = 0;
+	for (size_t i = 0; i < p->n; i++)
+		if (p->p[i].parent && p->v[i].verdict.valid)
+			v[(*ret_n)++] = (struct td_fedword_below){p->p[i].account, p->v[i].verdict.parent_account};
+	return v;
+}
+
 void td_op_tenant_words(struct td_op_tenant_pass *p)
 {
 	td_auto_objects struct td_objects all = {0};
@@ -164,6 +190,7 @@ void td_op_tenant_words(struct td_op_tenant_pass *p)
 			struct td_fedword w;
 			const char **at;
 			read_word(p->arena, td_arena_strdup(p->arena, yyjson_get_str(k)), td_json_root(said), &w, &at);
+			w.below = below(p, &w.n_below);
 			apply(p, &w, at, td_jint(td_json_root(said), "at", 0));
 		}
 	}

@@ -86,12 +86,34 @@ static bool in(const char *const *v, size_t n, const char *s)
 	return false;
 }
 
-static int64_t here(const struct td_fedword_team *t, const char *account, const char *user)
+static bool within(const struct td_fedword *w, const char *account, const char *up)
 {
+	for (size_t steps = 0; account && steps <= w->n_below; steps++) {
+		if (td_streq(account, up))
+			return true;
+		const char *parent = NULL;
+		for (size_t i = 0; i < w->n_below && !parent; i++)
+			if (td_streq(w->below[i].account, account))
+				parent = w->below[i].parent;
+		account = parent;
+	}
+	return false;
+}
+
+// What counts for the team in this cell, as Slurm counts it there.
+static int64_t here(const struct td_fedword *w, const struct td_fedword_team *t, const char *account, const char *user)
+{
+	const char *last = NULL; // rows of one account come one after the other, mostly
+	bool is = false;
 	int64_t sum = 0;
-	for (size_t i = 0; i < t->n_rows; i++)
-		if (td_streq(t->rows[i].account, account) && (!user || td_streq(t->rows[i].user, user)))
-			sum += t->rows[i].gpus;
+	for (size_t i = 0; i < t->n_rows; i++) {
+		const struct td_fedword_row *r = &t->rows[i];
+		if (!td_streq(last, r->account))
+			is = user ? td_streq(r->account, account) : within(w, r->account, account);
+		last = r->account;
+		if (is && (!user || td_streq(r->user, user)))
+			sum += r->gpus;
+	}
 	return sum;
 }
 
@@ -133,8 +155,8 @@ struct td_fedword_cap td_fedword_cap(const struct td_fedword *w, const char *acc
 	bool taken = in(w->taken, w->n_taken, account);
 	for (size_t i = 0; i < w->n_teams; i++) {
 		const struct td_fedword_team *t = &w->teams[i];
-		int64_t holds = here(t, account, user);
 		if (in(t->accounts, t->n_accounts, account)) {
+			int64_t holds = here(w, t, account, user);
 			if (user)
 				of_person(w, t, user, holds, &c);
 			else
@@ -143,6 +165,7 @@ struct td_fedword_cap td_fedword_cap(const struct td_fedword *w, const char *acc
 		}
 		// Who names no account of a team is of the team that lists him.
 		if (user && !taken && in(t->users, t->n_users, user)) {
+			int64_t holds = here(w, t, account, user);
 			of_team(w, t, holds, &c);
 			of_person(w, t, user, holds, &c);
 			return c;

@@ -3,7 +3,7 @@
 // (gateway/member_word.c), and its operator makes limits of accounts in Slurm of it (operator/tenant_word.c).
 //
 // A cap is of one cell: an account of a member, or one person's association with an account. It is the limit less what
-// counts for it anywhere but in that cell, so Slurm itself is exact inside the cell. Two cells may take the same room
+// counts for it anywhere but in that cell (accounts below it are in it), so Slurm itself is exact inside the cell. Two cells may take the same room
 // between two words; the next word lowers both, and ends nothing.
 #pragma once
 
@@ -66,8 +66,13 @@ void td_fedword_reckon(struct td_arena *arena, const struct td_fedword_facts *f,
 
 // ---- at the member ----
 
+struct td_fedword_below { // an account here that is below another one, in which Slurm counts what it holds
+	const char *account, *parent;
+};
 struct td_fedword {
 	const char *federation;
+	const struct td_fedword_below *below;
+	size_t n_below;
 	const char *const *taken; // accounts of all teams: a person's jobs in one of these are not of his own team
 	size_t n_taken;
 	const struct td_fedword_team *teams; // those with a limit

@@ -72,6 +72,28 @@ static void a_cap_is_the_limit_less_what_is_used_elsewhere(void **state)
 	assert_int_equal(cap(0, "vision", NULL), 0);
 }
 
+static void what_accounts_below_it_hold_is_in_the_cell(void **state)
+{
+	// Slurm counts in physics what physics-ml and what is below that hold, so it is not elsewhere.
+	static const char *const both[] = {"physics", "physics-ml"};
+	static const struct td_fedword_below below[] = {
+		{"physics-ml", "physics"}, {"physics-dl", "physics-ml"}, {"round", "round"}};
+	static const struct td_fedword_held held[] = {{0, "physics", "ann", 1},
+						      {0, "physics-ml", "bob", 4},
+						      {0, "physics-dl", "ann", 2},
+						      {1, "physics", "ann", 1}};
+	team.accounts = both;
+	team.n_accounts = 2;
+	word.below = below;
+	word.n_below = 3;
+	facts.held = held;
+	facts.n_held = 4;
+	assert_int_equal(cap(0, "physics", NULL), 9);
+	assert_int_equal(cap(0, "physics-ml", NULL), 8);
+	facts.user_gpus = 8;
+	assert_int_equal(cap(0, "physics", "ann"), 8 - 4 + 1); // his place in an account has nothing below it
+}
+
 static void a_run_that_the_hub_gave_there_has_its_place(void **state)
 {
 	static const struct td_fedword_held held[] = {{0, "vision", "ann", 2}, {1, "vision", "bob", 3}};
@@ -194,6 +216,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_cap_is_the_limit_less_what_is_used_elsewhere, fresh, done),
+		cmocka_unit_test_setup_teardown(what_accounts_below_it_hold_is_in_the_cell, fresh, done),
 		cmocka_unit_test_setup_teardown(a_run_that_the_hub_gave_there_has_its_place, fresh, done),
 		cmocka_unit_test_setup_teardown(each_person_has_a_cap_of_his_own, fresh, done),
 		cmocka_unit_test_setup_teardown(who_is_listed_counts_under_any_account_of_no_team, fresh, done),
