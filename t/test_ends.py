@@ -210,7 +210,6 @@ def test_a_deployment_makes_the_next_pod(pool):
     assert "hello" in pool.kubectl("logs", first["metadata"]["name"])
 
 
-@pytest.mark.nightly_real
 # ---- what Kubernetes users see of native jobs ----
 
 @pytest.mark.nightly

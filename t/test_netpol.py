@@ -145,6 +145,7 @@ def test_without_an_engine_every_door_is_open(site):
         socket.create_connection((ip, port), timeout=60).close()
 
 
+@pytest.mark.nightly_too  # it starts the engine
 def test_strangers_find_every_door_closed(site):
     site.c.start_netpol()
     at = doors(site)

@@ -77,7 +77,6 @@ def forget_nodes(pool):
 
 
 @pytest.mark.nightly
-@pytest.mark.asan
 @pytest.mark.feature("A3.1", "A4.3", "A12.3")
 def test_nodes_that_a_killed_slurmctld_forgot_come_back(home):
     home.up("--nodes", "2")
@@ -191,7 +190,6 @@ def test_pods_beside_a_dead_slurmd_container_go_on(home):
 
 
 @pytest.mark.nightly
-@pytest.mark.asan
 @pytest.mark.feature("A1.3")
 def test_only_the_bridge_and_the_operator_reach_slurmrestd(home):
     """A refused request of anybody can freeze slurmctld, so nobody else may even connect."""
@@ -418,7 +416,6 @@ def evict(pool, pod):
 
 
 @pytest.mark.nightly
-@pytest.mark.asan
 @pytest.mark.feature("A3.6", "B7.6")
 def test_slurmd_is_evicted_only_when_its_node_is_drained_of_jobs(home):
     home.up("--nodes", "2")

@@ -104,6 +104,20 @@ def test_a_killed_agent_adopts_what_runs_and_tells_what_ended(plane):
     wait_for("nothing left", lambda: nothing(plane))
 
 
+def test_a_start_that_fails_for_the_machines_trouble_is_made_again(plane):
+    """The agent cannot write its record: the container waits and says why. Nothing restarts it, and it runs once when that is over."""
+    first = {"name": "first", "image": IMAGE, "command": ["sh", "-c", "until [ -e /v/go ]; do sleep 0.05; done"], "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    with plane.pod("echo ran >> /v/ran; cat /v/ran", "trouble", initContainers=[first], volumes=[{"name": "v", "emptyDir": {}}], volumeMounts=first["volumeMounts"]) as name:
+        begun = plane.wait(name, "its first container runs", lambda p: any("running" in c["state"] for c in p["status"].get("initContainerStatuses", [])))
+        uid = begun["metadata"]["uid"]
+        in_the_way = f"{plane.home}/agent/pods/{uid}.json.tmp"
+        os.mkdir(in_the_way)
+        open(f"{plane.home}/agent/volumes/{uid}/v/v/go", "w").close()
+        assert in_the_way in plane.refused(name, "CreateContainerError")
+        os.rmdir(in_the_way)
+        assert plane.output(name) == "ran\n" and state(plane.pod_of(name))["restartCount"] == 0
+
+
 def said(plane, round_, pod):
     """One line about a pod that did not end as it should: its containers, its last events, what the agent logged of it."""
     short = lambda c: f"{c['name']} x{c['restartCount']} " + json.dumps(c["state"])[:300]

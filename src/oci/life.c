@@ -278,6 +278,10 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 
 	if (x) {
 		delete_locked(r, s->id, false, NULL); // runc may have been killed at any point
+		// Its init came up after all, at the last moment: its program may have begun.
+		struct stat st;
+		if (x == TD_TRANSIENT && !stat(exitfile, &st) && st.st_size > 0)
+			x = TD_UNCERTAIN;
 		return td_fail(err, x, "container %s: %s", s->id, e2.msg);
 	}
 
@@ -347,8 +351,8 @@ int td_oci_settle(struct td_oci *r, const char *id, struct td_cancel *c, struct 
 		return td_cancelled(c)
 			       ? td_fail(err, TD_CANCELLED, "container %s: cancelled", id)
 			       : td_fail(err, TD_TRANSIENT, "container %s: its start or delete does not end", id);
-	wait_for_init(r, id, c);
-	return 0;
+	return wait_for_init(r, id, c) || !td_cancelled(c) ? 0
+							   : td_fail(err, TD_CANCELLED, "container %s: cancelled", id);
 }
 
 int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err)

@@ -58,6 +58,9 @@ struct td_ctr {
 	struct td_ctr_end end, last;
 	// Length of the last back-off; 0: none yet.
 	int64_t backoff_ms;
+	// Starts in a row that failed for the machine's trouble, and when the next one is due (monotonic).
+	int start_tries;
+	int64_t start_due;
 	int64_t stop_begun, kill_at; // real time in ms; 0: not stopping
 	bool warned;                 // the signal that the pod asked for was sent
 	bool term_sent, killed;

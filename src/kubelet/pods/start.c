@@ -29,6 +29,7 @@ enum { OWN = 4 /* hosts, hostname, resolv.conf, termination log */ };
 enum {
 	MOUNTS_MAX = 192,
 	RETRY_MS = 5000,
+	RETRY_DOUBLES = 6, // so that the longest is five minutes
 	IMAGE_RETRY_MS = 10000,
 	LOG_MAX = 10 << 20 /* as the kubelet's containerLogMaxSize */
 };
@@ -522,10 +523,14 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		td_ctr_wait(c, "CreateContainerError", "%s", e.msg);
 		td_pod_event(a, o, "Warning", "Failed", "Error: %s", e.msg);
 		td_gate_kick(a->gate);
-		td_sooner(again_ms, RETRY_MS);
+		// One try may take a minute, and a machine in trouble has many to make.
+		int64_t ms = (int64_t)RETRY_MS << (c->start_tries < RETRY_DOUBLES ? c->start_tries++ : RETRY_DOUBLES);
+		c->start_due = td_mono_ms(a->clock) + ms;
+		td_sooner(again_ms, ms);
 		return;
 	}
 
+	c->start_tries = 0;
 	if (r) {
 		td_oci_delete(a->oci, x.cid, true, NULL);
 		start_failed(a, p, c, "StartError", e.msg);

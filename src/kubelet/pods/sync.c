@@ -475,7 +475,11 @@ static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		}
 	}
 
-	td_ctr_start(a, p, o, c, again_ms, cancel);
+	int64_t wait = c->start_due - td_mono_ms(a->clock);
+	if (wait > 0)
+		td_sooner(again_ms, wait);
+	else
+		td_ctr_start(a, p, o, c, again_ms, cancel);
 }
 
 static bool sidecar_up(struct td_pod *p, const struct td_ctr *c)

@@ -45,7 +45,7 @@ int td_resolv_conf(const struct td_kubelet *a, const struct td_pod *p, const yyj
 
 // ---- start.c ----
 // Starts the next attempt of the container. A failure becomes its waiting reason (one that may pass:
-// the same attempt is made again) or a StartError end, never an error. Sets *again_ms when the start has to be tried again.
+// the same attempt is made again, later and later) or a StartError end, never an error. Sets *again_ms when the start has to be tried again.
 void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
 		  int64_t *again_ms, struct td_cancel *cancel);
 // The container's spec, from spec.containers or spec.initContainers; NULL: none.
