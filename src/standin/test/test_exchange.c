@@ -297,8 +297,9 @@ static void an_agent_that_answers_late_blames_nobody(void **state)
 static void work_that_comes_ends_it_and_blames_nobody(void **state)
 {
 	struct standin_idle_said s;
-	for (const char **v = (const char *[]){"MIXED", "IDLE+PLANNED", "ALLOCATED", "IDLE+DRAIN", "IDLE+MAINTENANCE", "IDLE*", NULL}; *v;
-	     v++) {
+	for (const char **v = (const char *[]){"MIXED", "IDLE+PLANNED", "ALLOCATED", "IDLE+DRAIN", "IDLE+MAINTENANCE",
+					       "IDLE*", NULL};
+	     *v; v++) {
 		memset(&world, 0, sizeof(world));
 		world.state = *v;
 		assert_int_equal(idle(3, 0, 50, &s), STANDIN_IDLE_ENDED);
