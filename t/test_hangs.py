@@ -109,7 +109,9 @@ def test_a_job_hangs_where_all_its_nodes_are_still_and_they_all_keep_their_stack
     job = submit(pool, where, "-N", "2", "-w", "n0,n1", "-o", "/dev/null", script=COMPUTES_ELSEWHERE)
     wait_for("it computes", lambda: pool.shell("ls", where).split() == ["computes"])
     # Whoever owns it sees where it stands, without any policy; nobody else does.
-    stands = json.loads(pool.cmd("stacks", "--user", "researcher", "-o", "json", str(job)).stdout)["processes"]
+    shown = pool.cmd("stacks", "--user", "researcher", "-o", "json", str(job))
+    stands = json.loads(shown.stdout)["processes"]
+    assert "/proc" not in shown.stderr, "other users' processes are left out, and nothing is said of them"
     assert {p["node"] for p in stands} == {"n0", "n1"} and any(p["command"].startswith("srun -N 1") and p["threads"][0]["kernel"] for p in stands), stands
     refused = pool.cmd("stacks", "--user", "nobody", str(job), check=False)
     assert refused.returncode == 1 and refused.stdout == "" and "srun: error" in refused.stderr, refused

@@ -2,6 +2,8 @@
 // functions, where py-spy is there. Of a job by a step of it, as its user (programs/stacks-job.sh), of a pod by kubectl exec: what
 // these refuse, nobody is shown.
 #include "cli/stacks.h"
+
+#include "api/status.h"
 #include "base/embedded.h"
 #include "base/proc.h"
 #include "cli/loginpod.h"
@@ -21,8 +23,10 @@ static size_t fields_of(char *line, char *v[STACKS_FIELDS])
 	size_t n = 0;
 	// What processes are called is their user's word: nothing of it may steer a terminal.
 	for (char *p = line; *p; p++)
-		if ((unsigned char)*p < ' ' && *p != '\t')
+		if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f)
 			*p = '?';
+		else if ((unsigned char)*p == 0xc2 && (unsigned char)p[1] < 0xa0) // as some terminals know them, too
+			p[0] = p[1] = '?';
 	for (char *p = line; p && n < STACKS_FIELDS;) {
 		v[n++] = p;
 		p = n < STACKS_FIELDS ? strchr(p, '\t') : NULL;
@@ -35,7 +39,7 @@ static size_t fields_of(char *line, char *v[STACKS_FIELDS])
 void td_cli_stacks_read(const char *text, long long rank, yyjson_mut_doc *d, yyjson_mut_val *root, struct td_buf *other)
 {
 	yyjson_mut_val *list = td_jm_arr(d, root, "processes"), *notes = td_jm_arr(d, root, "notes"), *of = NULL;
-	td_auto_free char *copy = td_strdup(text);
+	td_auto_free char *copy = td_text_clean(text); // a command is cut, perhaps within a letter
 	char *save = NULL, *v[STACKS_FIELDS];
 	for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		size_t n = fields_of(line, v);

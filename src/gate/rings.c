@@ -4,6 +4,7 @@
 #include "base/names.h"
 #include "metrics/metrics.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,14 +61,20 @@ struct td_gate_rings *td_gate_rings_free(struct td_gate_rings *r)
 	return NULL;
 }
 
-// The names with commas; NULL: there are less than two, or they are too many.
+// The names with commas; NULL: there are less than two, they are too many, or one is no name of a node: `watch` finds its
+// words by blanks, and gives the names to scontrol.
 static char *names_of(yyjson_val *list)
 {
 	td_auto_buf struct td_buf b = {0};
 	yyjson_val *x;
 	size_t i, n;
-	yyjson_arr_foreach (list, i, n, x)
-		td_buf_printf(&b, "%s%s", b.len ? "," : "", yyjson_is_str(x) ? yyjson_get_str(x) : "");
+	yyjson_arr_foreach (list, i, n, x) {
+		const char *name = yyjson_is_str(x) ? yyjson_get_str(x) : "";
+		if (!isalnum((unsigned char)*name) ||
+		    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(name))
+			return NULL;
+		td_buf_printf(&b, "%s%s", b.len ? "," : "", name);
+	}
 	return yyjson_arr_size(list) > 1 && b.len <= NAMES_MAX ? td_buf_take(&b) : NULL;
 }
 

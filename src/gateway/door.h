@@ -12,6 +12,7 @@ struct td_gateway_ask {
 	struct td_cancel *stop;      // of one without x: what ends it; NULL: the gateway's end
 	struct td_gateway_user user; // who asks; empty where nobody has to be known
 	bool session;                // it is for a session, not for the API
+	bool silent;                 // Slurm did not answer: it is asked nothing more
 	const char *key;             // id of the key; NULL: the page's cookie
 	const char *project;         // the key's: nothing is done outside of it (scope.h); NULL: no such key
 	const char *hub;             // the federation whose hub asks in his name, or for itself; NULL: he asks himself

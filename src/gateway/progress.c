@@ -163,10 +163,12 @@ void td_gateway_progress_step(struct td_gateway_ask *q, struct td_slurm *client,
 	td_gateway_progress_write(one, w, j);
 	if (j->restarts > 0 && !td_jm_get(w, "again")) {
 		struct progress_known k;
-		if (!look_up(j->id, j->restarts, &k) ||
-		    (!k.ended && td_mono_ms(&td_clock_system) - k.asked_ms > ASK_MS))
+		bool had = look_up(j->id, j->restarts, &k);
+		if (!q->silent && (!had || (!k.ended && td_mono_ms(&td_clock_system) - k.asked_ms > ASK_MS))) {
 			ask(q, client, j, &k);
-		if (k.ended) {
+			had = true;
+		}
+		if (had && k.ended) {
 			yyjson_mut_val *a = td_jm_obj(one, w, "again");
 			td_jm_str(one, a, "why", k.why);
 			td_jm_str(one, a, "node", *k.node ? k.node : NULL);

@@ -351,6 +351,7 @@ static int list_runs(struct td_gateway_ask *q, struct td_error *err)
 	if (!s) {
 		td_jm_str(d, o, "problem", e.msg);
 		s = td_gateway_last_look(q->g);
+		q->silent = true;
 	}
 	td_hub_lists(q, d, list);
 	size_t i, n, remembered = 0, federated = yyjson_mut_arr_size(list);

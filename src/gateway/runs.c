@@ -158,7 +158,7 @@ static bool step_write(struct td_gateway_ask *q, const struct run_job *a, const 
 static bool past_write(struct td_gateway_ask *q, const struct run_job *a, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	struct td_slurm_past p;
-	if (!a->client || a->id <= 0 ||
+	if (!a->client || q->silent || a->id <= 0 ||
 	    td_slurm_job_past(a->client, q->user.name, a->id, td_gateway_cancel(q), &p, NULL) ||
 	    !td_slurm_job_ended(p.states))
 		return false;

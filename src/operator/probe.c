@@ -153,7 +153,7 @@ static int want(struct td_op *op, const struct td_objects *l, const size_t *who,
 	return note(op, first, TD_ANN_PROBE_TOGETHER, text, c, err);
 }
 
-// It does not go on: somebody's work has come to one of them.
+// It is not wanted any more.
 static int forget(struct td_op *op, const struct td_object *node, struct td_cancel *c, struct td_error *err)
 {
 	char when[TD_TIME_LEN], text[TD_TIME_LEN + 16];
@@ -220,8 +220,10 @@ static int leader(struct td_op *op, struct group_pass *p, size_t i, struct td_ca
 		p->v[i].last_ms = asked.at_ms;
 	if (asked.at_ms > p->asked_ms)
 		p->asked_ms = asked.at_ms;
-	if (!id || (!over && p->now_ms - asked.at_ms > GONE_MS))
+	if (!id)
 		return 0;
+	if (!over && p->now_ms - asked.at_ms > GONE_MS) // an agent that comes back does not do it
+		return forget(op, node, c, err);
 	yyjson_arr_foreach (td_jget(asked.root, "nodes"), k, n, x) {
 		size_t at = index_of(p->l, yyjson_get_str(x));
 		bool wrote = false;
@@ -246,11 +248,19 @@ static int together(struct td_op *op, struct group_pass *p, const struct td_op_p
 		    struct td_cancel *c, struct td_error *err)
 {
 	size_t n = p->l->n, most = (size_t)td_jint(policy->together, "nodes", 8);
+	// Each look goes through all nodes.
+	const int64_t look = MORE_MS + (int64_t)(n / 1000) * 500;
+	const int64_t soon = policy->idle_ms < GROUP_MS ? policy->idle_ms : GROUP_MS;
+	if (p->running || p->now_ms - p->asked_ms < soon) {
+		*again_ms = *again_ms < look ? *again_ms : look;
+		return 0;
+	}
 	td_auto_strv struct td_strv places = {0};
 	for (size_t i = 0; i < n; i++) {
-		struct probe_said had;
+		struct probe_said had = {0};
 		td_auto_free char *place = p->v[i].able ? place_of(op, p->l->v[i]) : NULL;
-		read_said(p->l->v[i], TD_ANN_TESTED_TOGETHER, &had);
+		if (place)
+			read_said(p->l->v[i], TD_ANN_TESTED_TOGETHER, &had);
 		td_time_parse(td_jstr_or(yyjson_arr_get_first((yyjson_val *)had.root), "at", ""), &had.at_ms);
 		td_json_unref(had.json);
 		if (had.at_ms > p->v[i].last_ms)
@@ -259,13 +269,6 @@ static int together(struct td_op *op, struct group_pass *p, const struct td_op_p
 	}
 	for (size_t i = 0; i < n; i++)
 		p->v[i].place = *places.v[i] ? places.v[i] : NULL;
-	// Each look goes through all nodes.
-	const int64_t look = MORE_MS + (int64_t)(n / 1000) * 500;
-	const int64_t soon = policy->idle_ms < GROUP_MS ? policy->idle_ms : GROUP_MS;
-	if (p->running || p->now_ms - p->asked_ms < soon) {
-		*again_ms = *again_ms < look ? *again_ms : look;
-		return 0;
-	}
 	td_auto_free size_t *who = td_calloc(most + 1, sizeof(*who));
 	const struct td_pool_group_rule r = {.every_ms = policy->idle_ms, .most = most};
 	size_t k = td_pool_probe_group(&r, p->v, n, p->now_ms, who, again_ms);

@@ -37,13 +37,14 @@ struct test {
 	const struct standin_idle *idle; // NULL: it is before a job
 	bool busy, over;                 // somebody has work on one of the nodes; it is not to go on
 	int limit_ms;                    // of a pair that is too slow: how long it may take; 0: it failed
+	int64_t took_ms;                 // the last exchange of a pair
 };
 
 // The deadline of a call that may take ms; 0: it does not begin.
 static int64_t share(struct test *t, int64_t ms)
 {
-	int64_t deadline = td_standin_now_ms() + ms;
 	t->over = t->over || (t->idle && !t->idle->go_on(t->idle->ctx));
+	int64_t deadline = td_standin_now_ms() + ms; // an agent that answers late takes nothing of it
 	return deadline <= t->end && !t->over ? deadline : 0;
 }
 
@@ -66,7 +67,8 @@ static bool word_of(const char *line, const char *key, char *out, size_t n)
 // Has nobody work there, and does nobody wait for it?
 static bool is_idle(const char *state)
 {
-	static const char *const not[] = {"DRAIN", "COMPLETING", "PLANNED", "RESERVED", "REBOOT", "POWER", "*"};
+	static const char *const not[] = {"DRAIN",  "COMPLETING", "PLANNED", "RESERVED", "MAINT",
+					  "REBOOT", "POWER",      "FAIL",    "INVALID",  "*"};
 	bool idle = !strncmp(state, "IDLE", 4);
 	for (size_t i = 0; i < sizeof(not) / sizeof(not[0]); i++)
 		idle = idle && !strstr(state, not[i]);
@@ -173,8 +175,11 @@ static signed char pair(struct test *t, struct standin_peer **both)
 	}
 	if (!share(t, PAIR_MS + STANDIN_SLACK_MS))
 		return 0;
-	if (td_standin_peers_ring(&r))
+	int64_t begun = td_standin_now_ms();
+	if (td_standin_peers_ring(&r)) {
+		t->took_ms = td_standin_now_ms() - begun;
 		return 1;
+	}
 	if (both[0]->ended || both[1]->ended)
 		return 0;
 	if (!*t->why)
@@ -319,10 +324,8 @@ int td_standin_exchange(const struct standin_exchange *x, char *ret_node, size_t
 // MB in a second of one pair; 0: they did not do well together; below 0: that is not known.
 static double rate(struct test *t, int i)
 {
-	int64_t begun = td_standin_now_ms();
 	signed char well = pair(t, (struct standin_peer *[]){&t->v[i], &t->v[(i + 1) % t->n]});
-	int64_t ms = td_standin_now_ms() - begun;
-	return well > 0 ? (double)t->kib * 1.024 / (double)(ms > 0 ? ms : 1) : well < 0 ? 0 : -1;
+	return well > 0 ? (double)t->kib * 1.024 / (double)(t->took_ms > 0 ? t->took_ms : 1) : well < 0 ? 0 : -1;
 }
 
 // Measures each pair of neighbours, those that are slow three times, and says who is to blame for it.
@@ -361,6 +364,8 @@ static void measure(struct test *t, struct standin_idle_said *ret)
 	if (t->guilty < 0)
 		return;
 	const char *with = link ? t->v[t->partner].node : "others";
+	if (link) // which need not be the slowest one
+		slowest = b == a + 1 ? a : b;
 	if (mbps[slowest] > 0) {
 		t->limit_ms = (int)((double)t->kib * 1.024 / least) + LIMIT_MORE_MS;
 		snprintf(t->why, sizeof(t->why), "%.1f MB/s with %.60s are less than %.1f", mbps[slowest], with, least);

@@ -12,13 +12,14 @@ value() { # of a variable in the process's environment
 for dir in /proc/[0-9]*; do
 	pid=${dir#/proc/} comm=
 	case $pid in "$$" | "$PPID") continue ;; esac
-	env=$(tr '\0\t' '\n ' <"$dir/environ" 2>/dev/null)
+	env=$(tr '\0\t' '\n ' 2>/dev/null <"$dir/environ")
 	if [ "$1" = job ]; then
+		[ -n "$env" ] || continue # another user's, as most are
 		[ "$(value SLURM_JOB_ID)" = "$SLURM_JOB_ID" ] || continue
 		[ "$(value SLURM_STEP_ID)" != "$SLURM_STEP_ID" ] || continue
 	fi
 	read -r comm 2>/dev/null <"$dir/comm" || continue
-	command=$(tr '\0\t\n' '   ' <"$dir/cmdline" 2>/dev/null)
+	command=$(tr '\0\t\n' '   ' 2>/dev/null <"$dir/cmdline")
 	command=${command% }
 	[ -n "$command" ] || continue # the kernel's own, or one that has ended
 	rank=

@@ -16,7 +16,7 @@ static const char text[] = "P\tn0\t0\t41\tpython3 train.py\n"
 			   "T\t12\tS\tfutex_do_wait\tpython3\n"
 			   "T\t1\tR\t0\tpython3\n"
 			   "F\tThread 41 (idle): \"MainThread\"\n"
-			   "P\tn1\t1\t42\tevil \x1b[2J name\n"
+			   "P\tn1\t1\t42\tevil \x1b[2J \x7f\xc2\x9b\xc3\xa9 name \xc3\n"
 			   "T\t1\tS\tpipe_read\tcat\n"
 			   "P\tn1\t-\t43\tsleep 1\n"
 			   "N\tn1\tno functions of Python: there is no py-spy here\n"
@@ -42,7 +42,7 @@ static void every_rank_has_its_own(void **state)
 	assert_null(td_jstr(p, "threads.[1].kernel"));
 	assert_string_equal(yyjson_get_str(yyjson_arr_get(td_jget(p, "functions"), 0)),
 			    "Thread 41 (idle): \"MainThread\"");
-	assert_string_equal(td_jstr(yyjson_arr_get(l, 1), "command"), "evil ?[2J name");
+	assert_string_equal(td_jstr(yyjson_arr_get(l, 1), "command"), "evil ?[2J ???\xc3\xa9 name \xef\xbf\xbd");
 	assert_null(td_jget(yyjson_arr_get(l, 2), "rank"));
 	assert_int_equal(yyjson_arr_size(td_jget(td_json_root(j), "notes")), 1);
 	assert_string_equal(td_buf_str(&other), "srun: error: n2 is away");

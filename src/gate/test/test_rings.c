@@ -20,9 +20,10 @@ static const char *const names[] = {"n0", "n1", "n2"};
 static const char config[] =
 	"{current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], users: [{name: u, "
 	"user: {token: x}}], clusters: [{name: k, cluster: {server: 'http://127.0.0.1:1'}}]}";
-#define WANTED                                                                                                         \
+#define WITH(name)                                                                                                     \
 	"\"" TD_ANN_PROBE_TOGETHER "\": \"{\\\"id\\\": \\\"ab1\\\", \\\"kib\\\": 1024, \\\"leastMBps\\\": 7, "         \
-	"\\\"nodes\\\": [\\\"n0\\\", \\\"n2\\\"]}\""
+	"\\\"nodes\\\": [\\\"n0\\\", \\\"" name "\\\"]}\""
+#define WANTED WITH("n2")
 
 static void look(struct td_gate_rings *r, int node, const char *annotations)
 {
@@ -66,6 +67,12 @@ static void who_comes_ends_it(void **state)
 	struct td_gate_rings *r = td_gate_rings_new(&(struct td_gate_rings_opts){k, &clock.clock, names, 3});
 	assert_null(td_gate_rings_ask(r, 0));
 	assert_int_equal(said(r, "on"), TD_CONFLICT); // nobody wants it
+	// What is no name of a node would be another word to `watch`, or an option of scontrol's.
+	static const char *const none[] = {WITH("n2 requeue=12:0"), WITH("n2,n1"), WITH("--all"), WITH("")};
+	for (size_t i = 0; i < TD_LEN(none); i++) {
+		look(r, 0, none[i]);
+		assert_null(td_gate_rings_ask(r, 0));
+	}
 	look(r, 0, WANTED);
 	td_auto_free char *ring = td_gate_rings_ask(r, 0), *later = NULL;
 	assert_string_equal(ring, "ring=ab1:1024:7:0:n0,n2");

@@ -28,6 +28,7 @@ static struct {
 	const char *state;    // of all nodes; NULL: idle
 	int left;             // so many steps later it is not wanted any more; 0: it is
 	char told[160];       // the line that accuses
+	int answer_ms;        // the agent says so late whether it is wanted
 } world;
 
 static int index_of(const struct standin_peer *p)
@@ -124,10 +125,9 @@ static bool does(struct standin_peer *p, int64_t deadline, bool ends, bool hangs
 const char *td_standin_peer_tell(struct standin_peer *p, int64_t deadline, const char *fmt, ...)
 {
 	enum wrong wrong = wrong_of(p);
-	if (!strncmp(fmt, "suspect", 7))
-		world.accused = index_of(p);
 	if (!strncmp(fmt, "suspect", 7)) {
 		va_list ap;
+		world.accused = index_of(p);
 		va_start(ap, fmt);
 		vsnprintf(world.told, sizeof(world.told), fmt, ap);
 		va_end(ap);
@@ -232,6 +232,7 @@ static void short_time_blames_nobody_who_is_well(void **state)
 
 static bool wanted(void *ctx)
 {
+	world.now += world.answer_ms;
 	return !world.left || --world.left;
 }
 
@@ -280,12 +281,25 @@ static void a_slow_link_of_idle_nodes_is_found(void **state)
 	assert_string_equal(s.node, "n3");
 }
 
+// Nor are the nodes slow, or away, because of it.
+static void an_agent_that_answers_late_blames_nobody(void **state)
+{
+	struct standin_idle_said s;
+	memset(&world, 0, sizeof(world));
+	world.answer_ms = 400;
+	assert_int_equal(idle(4, 500, 50, &s), STANDIN_IDLE_PASSED);
+	assert_true(s.mbps > 800 && world.accused < 0);
+	world.answer_ms = 4500;
+	assert_true(idle(4, 500, 50, &s) != STANDIN_IDLE_FAILED && world.accused < 0 && world.now <= 55000);
+}
+
 // Whoever comes, and whenever: nobody is blamed then.
 static void work_that_comes_ends_it_and_blames_nobody(void **state)
 {
 	struct standin_idle_said s;
-	for (const char **v = (const char *[]){"MIXED", "IDLE+PLANNED", "ALLOCATED", "IDLE+DRAIN", "IDLE*", NULL}; *v;
-	     v++) {
+	for (const char **v = (const char *[]){"MIXED", "IDLE+PLANNED", "ALLOCATED", "IDLE+DRAIN", "IDLE+MAINTENANCE",
+					       "IDLE*", NULL};
+	     *v; v++) {
 		memset(&world, 0, sizeof(world));
 		world.state = *v;
 		assert_int_equal(idle(3, 0, 50, &s), STANDIN_IDLE_ENDED);
@@ -317,6 +331,7 @@ int main(void)
 		cmocka_unit_test(who_is_to_blame),
 		cmocka_unit_test(a_node_that_is_cut_off_blames_nobody),
 		cmocka_unit_test(a_slow_link_of_idle_nodes_is_found),
+		cmocka_unit_test(an_agent_that_answers_late_blames_nobody),
 		cmocka_unit_test(work_that_comes_ends_it_and_blames_nobody),
 		cmocka_unit_test(what_is_slow_follows_from_the_median_of_the_pairs),
 		cmocka_unit_test(short_time_blames_nobody_who_is_well),
