@@ -78,7 +78,7 @@ def test_completion_knows_the_option_tables(tandem, shell, tmp_path):
         assert r.stderr == "" and r.returncode == 0, r
         return set(r.stdout.split())
     assert offers("") == {*COMMANDS, "help"}
-    assert offers("sta") == {"status"} == offers("help sta")
+    assert offers("stat") == {"status"} == offers("help stat")
     assert offers("down --p") == {"--purge"} and offers("uninstall --p") == {"--purge"} and offers("status --p") == set()
     assert offers("status -o ") == {"json"} and offers("up --nodes ") == set() and offers("completion z") == {"zsh"}
     assert offers("image b") == {"build"} and offers("validate -f it") == {"it.yaml"}
