@@ -140,12 +140,13 @@ def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
     wait_for("and its pods", lambda: ":/vault:" in notes()["tandem.dev/storage"])
     assert sees("bob") == "", "he only looks"
     wait_for("and his logins", lambda: as_(pool, "ann", "cat /vault/f").stdout == "gold\n")
-    # One login with it, one in mounts of a user namespace, and one that is older than the grant.
+    # One login with it, one in mounts of a user namespace, one that hides there what it has open, and another's.
     begin = "setsid sleep 1000 >/dev/null 2>&1 & echo $!"
-    kept = [as_(pool, "ann", s).stdout.strip() for s in (begin, f"unshare -Urm sh -c 'mkdir -p /tmp/ann && mount --bind /vault /tmp/ann; {begin}'")]
+    kept = [as_(pool, "ann", s).stdout.strip() for s in (begin, f"unshare -Urm sh -c 'mkdir -p /tmp/ann && mount --bind /vault /tmp/ann; {begin}'",
+                                                                   "unshare -Urm sh -c 'exec 9</vault; cd /tmp && mkdir -p bare/usr && for d in bin lib lib64; do ln -sfn usr/$d bare/$d; done; mount --rbind /usr bare/usr && setsid chroot bare sleep 1000 >/dev/null 2>&1 & echo $!'")]
     other = as_(pool, "bob", begin).stdout.strip()
     lives = lambda pid: pool.cmd("shell", "--user", "root", "--", "test", "-e", f"/proc/{pid}", check=False).returncode == 0
-    assert all(map(lives, [*kept, other, left]))
+    assert all(map(lives, [*kept, other, left])) and as_(pool, "ann", f"ls /proc/{kept[2]}/fd/9/").stdout == "f\n"
     assert "tandem.dev/storage-claims" not in notes()
     for name in ("home", "other"):
         pool.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "lab"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})
