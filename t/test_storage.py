@@ -42,7 +42,7 @@ def pool(own_pool):
             own_pool.get("slurmcluster", "main", "-n", "slurm")["status"]["phase"] == "Running" and own_pool.idle_nodes() == len(own_pool.nodes)
     claims("home", "state")
     uids = own_pool.slurm_pods()
-    change(own_pool, storage=STORAGE, storageGroups=GROUPS, users=USERS, login=[{"name": "login", "replicas": 2}], groups=[{"name": "physics", "gid": 5000}], controller={"storage": {"claim": "state", "hostPath": None}},
+    change(own_pool, storage=STORAGE, storageGroups=GROUPS, users=USERS, login=[{"name": "login", "replicas": 2, "storageGroups": True}, {"name": "plain", "replicas": 1}], groups=[{"name": "physics", "gid": 5000}], controller={"storage": {"claim": "state", "hostPath": None}},
            partitions=[{"name": "all", "default": True}, {"name": "fast", "allowGroups": ["physics"]}])
     # A claim that is not there: nothing changes until it is.
     wait_for("the missing claim is named", lambda: 'spec.storage[1].claim: there is no PersistentVolumeClaim "projects" in namespace slurm; create it' in config(own_pool)["message"])
@@ -122,6 +122,9 @@ def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
     tries = f"""ls /vault /var/lib/tandem/groups/vault /proc/{left}/root/vault /proc/{left}/cwd/; nsenter -m -t {left} ls /vault; umount /vault
         unshare -Urm sh -c 'ls /vault /var/lib/tandem/groups/vault /proc/{left}/root/vault; /opt/tandem/tandem-container files login eve ls /vault'
         /opt/tandem/tandem-container files login eve ls /vault; find / -xdev -name f 2>/dev/null"""
+    # A login pod has neither the file system nor the rights for it where nobody has asked for them.
+    plain = next(p for p in pool.items("pods", "-n", "slurm") if p["metadata"]["name"].startswith("main-plain"))
+    assert not plain["spec"]["containers"][0].get("securityContext", {}).get("capabilities") and not any(v["name"] == "storage-vault" for v in plain["spec"]["volumes"])
     for r in (as_(pool, "bob", tries), as_(pool, "bob", f"{key}{ssh} <<'END'\n{tries}\nEND")):
         assert "f" not in [os.path.basename(w) for w in r.stdout.split()], r.stdout
     assert as_(pool, "eve", f"umount /vault; unshare -Urm sh -c 'umount /vault; mount -o remount,suid /vault'; ls /vault; {ssh} ls /vault").stdout == "f\nf\n"
@@ -137,12 +140,13 @@ def test_a_tenants_namespace_says_which_claims_of_the_storage_it_has(pool):
     wait_for("and its pods", lambda: ":/vault:" in notes()["tandem.dev/storage"])
     assert sees("bob") == "", "he only looks"
     wait_for("and his logins", lambda: as_(pool, "ann", "cat /vault/f").stdout == "gold\n")
-    # One login with it, one in mounts of a user namespace, and one that is older than the grant.
+    # One login with it, one in mounts of a user namespace, one that hides there what it has open, and another's.
     begin = "setsid sleep 1000 >/dev/null 2>&1 & echo $!"
-    kept = [as_(pool, "ann", s).stdout.strip() for s in (begin, f"unshare -Urm sh -c 'mkdir -p /tmp/ann && mount --bind /vault /tmp/ann; {begin}'")]
+    kept = [as_(pool, "ann", s).stdout.strip() for s in (begin, f"unshare -Urm sh -c 'mkdir -p /tmp/ann && mount --bind /vault /tmp/ann; {begin}'",
+                                                                   "unshare -Urm sh -c 'exec 9</vault; cd /tmp && mkdir -p bare/usr && for d in bin lib lib64; do ln -sfn usr/$d bare/$d; done; mount --rbind /usr bare/usr && setsid chroot bare sleep 1000 >/dev/null 2>&1 & echo $!'")]
     other = as_(pool, "bob", begin).stdout.strip()
     lives = lambda pid: pool.cmd("shell", "--user", "root", "--", "test", "-e", f"/proc/{pid}", check=False).returncode == 0
-    assert all(map(lives, [*kept, other, left]))
+    assert all(map(lives, [*kept, other, left])) and as_(pool, "ann", f"ls /proc/{kept[2]}/fd/9/").stdout == "f\n"
     assert "tandem.dev/storage-claims" not in notes()
     for name in ("home", "other"):
         pool.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "lab"}, "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}})

@@ -314,8 +314,10 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
 	if (probes(part))
 		yyjson_mut_obj_remove_key(td_jm_get(spec, "containers.[0]"), "livenessProbe");
-	td_op_storage_mount(d, spec, b->sc, "login");
-	td_op_storage_logins(d, spec, b->sc, b->standin);
+	bool groups = td_jbool(part, "storageGroups", false);
+	td_op_storage_mount(d, spec, b->sc, groups ? "logins" : "login");
+	if (groups)
+		td_op_storage_logins(d, spec, b->sc, b->standin);
 	td_op_containers_login(d, spec, b->sc, b->standin);
 	if (td_jbool(part, "ssh", true)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template(

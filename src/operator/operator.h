@@ -222,10 +222,10 @@ void td_op_storage_check(const yyjson_val *sc, struct td_strv *problems);
 struct td_op;
 void td_op_storage_claims(struct td_op *op, const struct td_object *sc, struct td_strv *problems);
 // Adds the volumes of spec.storage to a pod's spec, and mounts them in its first container. where:
-// "login" or "compute", or "slurmd": as compute. Pods of login and slurmd have file systems of storage groups, where
-// what shows them to some finds them (spank/groupfs.h); no other pod has these.
+// "login" or "compute"; or "logins" and "slurmd": as these, and file systems of storage groups, where what shows them to
+// some finds them (spank/groupfs.h); no other pod has these.
 void td_op_storage_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, const char *where);
-// Adds what shows them to a login pod that has some. kubelet: it is beside one.
+// Adds what shows them to a pod of "logins" that has some. kubelet: it is beside one.
 void td_op_storage_logins(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, bool kubelet);
 // Makes the volume what storage ({hostPath: {path, node}} or {claim}) says, instead of an emptyDir.
 // With hostPath the pod runs on that node.

@@ -77,6 +77,16 @@ static void check_apart(const yyjson_val *sc, const yyjson_val *x, struct td_str
 			     name, path);
 }
 
+static bool logins_show(const yyjson_val *sc)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "spec.login"), i, n, x)
+		if (td_jbool(x, "storageGroups", false))
+			return true;
+	return false;
+}
+
 // A file system of a storage group is shown by slurmstepd to some jobs, and in a login pod to some logins.
 static void check_groups(const yyjson_val *sc, struct td_strv *problems)
 {
@@ -101,6 +111,12 @@ static void check_groups(const yyjson_val *sc, struct td_strv *problems)
 					     "spec.storageGroups[%zu].fileSystems: spec.storage has no entry \"%s\"; "
 					     "add it there, or take it out here",
 					     i, name);
+			else if (td_streq(td_jstr(x, "where"), "login") && !logins_show(sc))
+				td_strv_addf(problems,
+					     "spec.storage: \"%s\" is in storage group \"%s\" and for login pods only, "
+					     "and none of spec.login shows such; write storageGroups: true in one, or "
+					     "where: compute here",
+					     name, group);
 			else if (td_jbool(x, "perUser", false) || td_jbool(x, "perGroup", false))
 				td_strv_addf(problems,
 					     "spec.storage: \"%s\" is in storage group \"%s\", where nothing makes "
@@ -206,7 +222,12 @@ void td_op_storage_claims(struct td_op *op, const struct td_object *sc, struct t
 // Is there something in such pods that shows a file system of a storage group to those who have it only?
 static bool shows(const char *where)
 {
-	return td_streq(where, "slurmd") || td_streq(where, "login");
+	return td_streq(where, "slurmd") || td_streq(where, "logins");
+}
+
+static const char *entries_of(const char *where)
+{
+	return td_streq(where, "slurmd") ? "compute" : td_streq(where, "logins") ? "login" : where;
 }
 
 // The entries for such pods, a directory before what lies inside of it. The caller frees the list.
@@ -216,7 +237,7 @@ static const yyjson_val **sorted(const yyjson_val *sc, const char *where, size_t
 	const yyjson_val **v = td_calloc(yyjson_arr_size(list) + 1, sizeof(*v));
 	size_t i, n, len = 0;
 	yyjson_arr_foreach (list, i, n, x) {
-		if (where && !meet(td_jstr_or(x, "where", "all"), td_streq(where, "slurmd") ? "compute" : where))
+		if (where && !meet(td_jstr_or(x, "where", "all"), entries_of(where)))
 			continue;
 		if (!shows(where) && td_op_storage_grouped(sc, td_jstr_or(x, "name", "")))
 			continue;

@@ -3,8 +3,12 @@
 // A process sees it if it is in the mounts of its mount namespace, which the kernel lists for every process. Whose the
 // process is says the owner of the outermost user namespace that it is in, below the pod's: in one of his own a person may
 // have other numbers, and mounts of his own, which are copies of those that the login had.
+//
+// There he can hide what he sees, too: the kernel lists no mounts that lie outside of a process's root, and a directory
+// that is open needs none. So of who has lost something since the list before all processes of the pod end, whatever they see.
 #include "spank/groupkeep.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/groupfiles.h"
 #include "base/log.h"
@@ -25,7 +29,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MOST_MOUNTS = 4096, MOST_TEXT = 16 << 20, MOST_ENDED = 256, HUP_S = 2 };
+// HAD: the list before. A login that began just before a new one may have read it, so it counts for SETTLE_S.
+#define HAD "/run/tandem-groups.had"
+// With a directory service who is not found may be somebody when it answers again.
+#define DIRECTORY "/var/lib/sss/pipes/nss"
+enum { MOST_MOUNTS = 4096, MOST_TEXT = 16 << 20, MOST_ENDED = 256, HUP_S = 2, SETTLE_S = 3 };
 
 bool td_groupmount_read(const char *line, const char *dir, struct td_groupmount *ret)
 {
@@ -72,13 +80,19 @@ int td_groupkeep_login(const char *user, char **command)
 	return 127;
 }
 
+struct groupkeep_person {
+	uid_t uid;
+	char *name; // NULL: he has none
+	bool lost;
+};
+
 struct groupkeep_pass {
 	struct td_groupmount *own; // of the pod
 	size_t n_own;
-	ino_t ns, user; // the pod's namespaces
-	char *list;
-	uid_t named;           // whom `name` is of
-	char *name;            // NULL: he has none
+	ino_t ns, user;   // the pod's namespaces
+	char *list, *had; // had NULL: there was none before, or it is the same
+	struct groupkeep_person *people;
+	size_t n_people;
 	int ended[MOST_ENDED]; // they had SIGHUP
 	size_t n_ended, n_all;
 };
@@ -132,26 +146,56 @@ static bool whose(const struct groupkeep_pass *l, const char *pid, uid_t *ret)
 	return known;
 }
 
-// The name that the pod knows him by; NULL: it does not.
+// The name that the pod knows him by; "": it knows nobody of the number. NULL: nothing says.
 static char *ask_name(uid_t uid)
 {
+	enum { NOT_FOUND = 2 };
 	td_auto_free char *number = td_asprintf("%u", uid);
 	const char *const argv[] = {"getent", "passwd", number, NULL};
 	td_auto_buf struct td_buf b = {0};
 	int status = 0;
-	if (td_run((char **)(uintptr_t)argv, NULL, 10000, NULL, &status, &b, NULL) || status || !b.len)
+	if (td_run((char **)(uintptr_t)argv, NULL, 10000, NULL, &status, &b, NULL))
+		return NULL;
+	if (status == NOT_FOUND && access(DIRECTORY, F_OK))
+		return td_strdup("");
+	if (status || !b.len)
 		return NULL;
 	return td_strndup(td_buf_str(&b), strcspn(td_buf_str(&b), ":"));
 }
 
-static const char *name_of(struct groupkeep_pass *l, uid_t uid)
+// Is it a group's at all? One that has left all groups is decided upon by who replaces the pod for it.
+static bool listed(const char *list, const char *name)
 {
-	if (uid == l->named)
-		return l->name;
-	free(l->name);
-	l->named = uid;
-	l->name = ask_name(uid);
-	return l->name;
+	struct td_groupfiles all;
+	td_groupfiles_begin(&all, list, NULL);
+	while (td_groupfiles_next(&all))
+		if (!strcmp(all.name, name))
+			return true;
+	return false;
+}
+
+bool td_groupkeep_lost(const char *had, const char *list, const char *user)
+{
+	struct td_groupfiles before, now;
+	td_groupfiles_begin(&before, had, user);
+	td_groupfiles_begin(&now, list, user);
+	while (td_groupfiles_next(&before))
+		if (!td_groupfiles_has(&now, before.name) && listed(list, before.name))
+			return true;
+	return false;
+}
+
+static const struct groupkeep_person *person_of(struct groupkeep_pass *l, uid_t uid)
+{
+	for (size_t i = 0; i < l->n_people; i++)
+		if (l->people[i].uid == uid)
+			return &l->people[i];
+	struct groupkeep_person p = {.uid = uid, .name = ask_name(uid)};
+	// Who is no user any more has nothing.
+	p.lost = p.name && l->had && (!*p.name || td_groupkeep_lost(l->had, l->list, p.name));
+	l->people = td_realloc(l->people, (l->n_people + 1) * sizeof(p));
+	l->people[l->n_people] = p;
+	return &l->people[l->n_people++];
 }
 
 // What the process sees that is not its user's; "": nothing. Its mounts are those of `text`.
@@ -164,29 +208,39 @@ static void strange(const struct groupkeep_pass *l, char *text, const char *user
 	for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line && !*name;
 	     line = strtok_r(NULL, "\n", &rest)) {
 		const char *of = td_groupmount_read(line, NULL, &m) ? td_groupmount_of(l->own, l->n_own, &m) : NULL;
-		if (of && !td_groupfiles_has(&g, of))
+		if (of && !td_groupfiles_has(&g, of) && listed(l->list, of))
 			snprintf(name, TD_GROUPFILE_NAME, "%s", of);
 	}
 }
 
-// Does it see what is not its user's? Says so.
+// Does it see what is not its user's, or may it? Says so.
 static bool ends(struct groupkeep_pass *l, const char *pid)
 {
 	td_auto_free char *path = td_asprintf("/proc/%s/ns/mnt", pid);
 	td_auto_buf struct td_buf b = {0};
-	char name[TD_GROUPFILE_NAME];
-	const char *user;
+	char name[TD_GROUPFILE_NAME] = "";
+	const struct groupkeep_person *who;
 	struct stat st;
 	uid_t uid;
-	if (stat(path, &st) || st.st_ino == l->ns || !whose(l, pid, &uid) || !uid || read_mounts(pid, &b) || !b.len)
+	bool own = stat(path, &st) || st.st_ino == l->ns; // it sees what everybody sees here
+	if ((own && !l->had) || !whose(l, pid, &uid) || !uid)
+		return false;
+	// A service's number may be nobody's, and its mounts are the pod's.
+	if (l->had && (who = person_of(l, uid))->lost && (*who->name || !own)) {
+		td_info("storage: %s has lost a file system; his process %s here is ended",
+			*who->name ? who->name : "who is no user any more", pid);
+		return true;
+	}
+	if (own || read_mounts(pid, &b) || !b.len)
 		return false;
 	td_auto_free char *text = td_strdup(td_buf_str(&b));
 	strange(l, text, "", name); // does it see any?
-	if (!*name || !(user = name_of(l, uid)))
+	if (!*name || !(who = person_of(l, uid))->name)
 		return false;
-	strange(l, b.s, user, name);
+	strange(l, b.s, who->name, name);
 	if (*name)
-		td_info("storage: %s has %s no more; his process %s here is ended", user, name, pid);
+		td_info("storage: %s has %s no more; his process %s here is ended",
+			*who->name ? who->name : "who is no user any more", name, pid);
 	return *name;
 }
 
@@ -226,13 +280,30 @@ static int each(struct groupkeep_pass *l, struct td_error *err)
 	return 0;
 }
 
+// The list before is this one from now on, once nobody can have read the other.
+static int settle(const struct groupkeep_pass *l, struct td_error *err)
+{
+	struct stat st;
+	int64_t now = td_real_ms(&td_clock_system) / 1000;
+	if (stat(TD_GROUPFS_LIST, &st) || (st.st_mtime <= now && now - st.st_mtime < SETTLE_S && l->had))
+		return 0;
+	return td_file_write(HAD, l->list, strlen(l->list), 0600, err);
+}
+
 int td_groupkeep_look(struct td_error *err)
 {
-	struct groupkeep_pass l = {.list = td_groupfs_read(TD_GROUPFS_LIST)};
+	struct groupkeep_pass l = {.list = td_groupfs_read(TD_GROUPFS_LIST), .had = td_groupfs_read(HAD)};
+	bool same = l.list && l.had && !strcmp(l.list, l.had);
+	if (same) {
+		free(l.had);
+		l.had = NULL;
+	}
 	// No list: it may be on its way. Nobody sees what he did not see before.
 	int r = l.list ? read_own(&l, err) : 0;
 	if (!r && l.list)
 		r = each(&l, err);
+	if (!r && l.list && !same)
+		r = settle(&l, err);
 	if (l.n_ended)
 		sleep(HUP_S);
 	for (size_t i = 0; i < l.n_ended; i++) {
@@ -240,8 +311,11 @@ int td_groupkeep_look(struct td_error *err)
 		close(l.ended[i]);
 	}
 	r = r ? r : (int)l.n_all;
+	for (size_t i = 0; i < l.n_people; i++)
+		free(l.people[i].name);
+	free(l.people);
 	free(l.own);
 	free(l.list);
-	free(l.name);
+	free(l.had);
 	return r;
 }

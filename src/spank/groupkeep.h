@@ -20,7 +20,10 @@ const char *td_groupmount_of(const struct td_groupmount *own, size_t n, const st
 
 // As root: the login's mounts (td_groupfs_login), then the command. Returns only where it cannot be started: an exit code.
 int td_groupkeep_login(const char *user, char **command);
+// Has the user one no more, by the list before and the one of now? (pure)
+bool td_groupkeep_lost(const char *had, const char *list, const char *user);
 // As root, in the pod's own mounts: looks at all processes of the pod, and ends those of people who see a file system that
-// the list does not give them: SIGHUP, and two seconds later SIGKILL. Says of each person what was ended. Returns how
-// many processes, negative when it could not look. Who cannot be found by his number is left alone: while a directory service is away nobody is.
+// the list does not give them, and all of people who have lost one since the list before: SIGHUP, and two seconds later
+// SIGKILL. Says of each what was ended. Returns how many processes, negative when it could not look. Who cannot be found by
+// his number while a directory service is away is left alone.
 int td_groupkeep_look(struct td_error *err);

@@ -1077,7 +1077,11 @@ static void test_storage(void **state)
 	storage_says(V("/v, claim: v, where: compute", "fileSystems: [w]"),
 		     "spec.storageGroups[0].fileSystems: spec.storage has no entry \"w\"; add it");
 	storage_says(V("/v, claim: v", "fileSystems: [v]"), "");
-	storage_says(V("/v, claim: v, where: login", "fileSystems: [v]"), "");
+	storage_says(V("/v, claim: v, where: login", "fileSystems: [v]"),
+		     "spec.storage: \"v\" is in storage group \"g\" and for login pods only, and none of spec.login");
+	storage_says("{scratch: {}, login: [{name: l, storageGroups: true}], storage: [{name: v, mountPath: /v, claim: "
+		     "v, where: login}], storageGroups: [{name: g, fileSystems: [v]}]}",
+		     "");
 	storage_says(V("/v, claim: v, where: compute, perGroup: true", "fileSystems: [v]"),
 		     "spec.storage: \"v\" is in storage group \"g\", where nothing makes directories");
 	storage_says(V("/home/v, claim: v, where: compute", "fileSystems: [v]"),
@@ -1713,7 +1717,8 @@ static void test_file_systems_of_groups(void **state)
 	assert_string_equal(td_op_tenant_storage(&p, 2), "rw:claim:home:h:/home:");
 	static const struct {
 		const char *where, *paths;
-	} rows[] = {{"login", "/home /var/lib/tandem/groups/w "},
+	} rows[] = {{"login", "/home "}, // nobody has asked for it there
+		    {"logins", "/home /var/lib/tandem/groups/w "},
 		    {"compute", "/home "},
 		    {"slurmd", "/home /var/lib/tandem/groups/v /var/lib/tandem/groups/w "}};
 	for (size_t i = 0; i < TD_LEN(rows); i++) {

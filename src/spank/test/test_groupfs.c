@@ -103,12 +103,25 @@ static void what_is_mounted_elsewhere_is_known_by_device_and_directory(void **st
 	assert_false(td_groupmount_read("", NULL, &m) || td_groupmount_read("a b c", NULL, &m));
 }
 
+static void who_has_one_no_more_has_lost_it(void **state)
+{
+	(void)state;
+	static const char had[] = "file v /v\nfile w /w\npeople v ann bob\npeople v,w eve\n",
+			  list[] = "file v /v\nfile w /w\npeople v ann eve\npeople w bob cid\n";
+	assert_true(td_groupkeep_lost(had, list, "bob") && td_groupkeep_lost(had, list, "eve"));
+	assert_false(td_groupkeep_lost(had, list, "ann") || td_groupkeep_lost(had, list, "cid") ||
+		     td_groupkeep_lost(had, list, "dan") || td_groupkeep_lost(had, had, "eve"));
+	// A slip in the spec takes one out of its group: nobody is logged out for it.
+	assert_false(td_groupkeep_lost(had, "file v /v\npeople v ann bob eve\n", "eve"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_line_is_for_whom_it_names),
 		cmocka_unit_test(without_the_directory_there_is_nothing_to_do),
 		cmocka_unit_test(what_is_mounted_elsewhere_is_known_by_device_and_directory),
+		cmocka_unit_test(who_has_one_no_more_has_lost_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
