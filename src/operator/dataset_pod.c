@@ -72,8 +72,10 @@ char *td_op_dataset_pod_name(const char *cluster, const char *name, const char *
 static void variable(yyjson_mut_doc *d, yyjson_mut_val *env, const char *text)
 {
 	yyjson_mut_val *e = yyjson_mut_obj(d);
-	td_jm_strf(d, e, "name", "%.*s", (int)strcspn(text, "="), text);
-	td_jm_str(d, e, "value", text + strcspn(text, "=") + 1);
+	const size_t n = strcspn(text, "=");
+	td_auto_free char *name = td_strndup(text, n);
+	td_jm_str(d, e, "name", name);
+	td_jm_str(d, e, "value", text + n + 1);
 	yyjson_mut_arr_append(env, e);
 }
 
