@@ -246,7 +246,8 @@ int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_
 	int64_t took = td_mono_ms(&td_clock_system) - began,
 		gap = td_slurm_pace_wait(&v->lists, took, v->paced.times, v->paced.least_ms);
 	now->gap_ms = v->paced.times && now->nodes.n > v->paced.few ? gap : 0;
-	v->due_ms = now_mono_ms + took + gap;
+	int64_t from = now_mono_ms - v->paced.burst * (took + gap);
+	v->due_ms = (v->due_ms > from ? v->due_ms : from) + took + gap;
 
 	pthread_mutex_lock(&v->lock);
 	struct td_slurm_snapshot *old = v->snap;

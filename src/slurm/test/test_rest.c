@@ -858,6 +858,24 @@ static void test_nodes_that_are_read_by_themselves_come_together(void **state)
 	assert_int_equal(states_of(v, 0), TD_NODE(DOWN));
 }
 
+// Where little changes, the list is not kept back.
+static void test_lists_that_were_not_read_are_kept_for_later(void **state)
+{
+	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
+	bool diff;
+	td_slurm_view_paced(v, &(struct td_slurm_list_pace){.times = 1, .least_ms = 5000, .few = 1, .burst = 1});
+	ANSWER({200, TWO(100, "IDLE", "IDLE")}, {200, TWO(100, "IDLE", "IDLE")}, CHANGED,
+	       {200, TWO(130, "DOWN", "IDLE")}, {200, TWO(131, "DOWN", "DOWN")}, {200, TWO(140, "DOWN", "IDLE")});
+	poll_nodes(v, 100000, &diff);
+	assert_int_equal(poll_nodes(v, 100250, &diff), 1);
+	assert_int_equal(poll_nodes(v, 130000, &diff), 2);
+	assert_true(diff);
+	assert_int_equal(poll_nodes(v, 130250, &diff), 1); // it differed
+	assert_true(diff);
+	assert_int_equal(poll_nodes(v, 130500, &diff), 0); // now it is kept back
+	assert_int_equal(poll_nodes(v, 150000, &diff), 1);
+}
+
 static void test_many_ids_are_asked_in_pieces(void **state)
 {
 	int64_t ids[900];
@@ -1005,6 +1023,7 @@ int main(void)
 		cmocka_unit_test(test_nodes_are_listed_when_they_change),
 		cmocka_unit_test(test_nodes_are_read_by_themselves_between_lists),
 		cmocka_unit_test(test_nodes_that_are_read_by_themselves_come_together),
+		cmocka_unit_test(test_lists_that_were_not_read_are_kept_for_later),
 		cmocka_unit_test(test_many_ids_are_asked_in_pieces),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_where),
