@@ -27,6 +27,7 @@ struct again_job {
 };
 struct again_node {
 	char *name, *reason; // reason: why, as Slurm said it then; "": it did not
+	int64_t since_ms;    // mono: it had not failed yet; of many nodes the list can be seldom (slurm/view.h)
 	int64_t at_ms;       // mono: it was seen to have failed
 	bool drained;        // it has been drained since then, so it came back, or will, when somebody let it
 };
@@ -103,8 +104,11 @@ void td_agains_nodes(struct td_bridge *b, const struct td_slurm_snapshot *old, c
 		if (!fallen(n) || ((was = td_slurm_node_find(&old->nodes, n->name)) && fallen(was)))
 			continue;
 		a->nodes = td_realloc(a->nodes, (a->n_nodes + 1) * sizeof(*a->nodes));
-		a->nodes[a->n_nodes++] = (struct again_node){td_strdup(n->name), td_strdup(reason_of(n)), at,
-							     n->states & TD_NODE(DRAIN)};
+		a->nodes[a->n_nodes++] = (struct again_node){.name = td_strdup(n->name),
+							     .reason = td_strdup(reason_of(n)),
+							     .since_ms = td_slurm_snapshot_seen(old, n->name),
+							     .at_ms = at,
+							     .drained = n->states & TD_NODE(DRAIN)};
 	}
 	pthread_mutex_unlock(&a->lock);
 }
@@ -160,7 +164,7 @@ void td_agains_back(struct td_bridge *b, const struct td_slurm_states *jobs, int
 // Did the node fail as the job was queued again?
 static bool meant(const struct again_job *j, const struct again_node *n)
 {
-	return n->at_ms >= j->from_ms - NEAR_MS && n->at_ms <= j->to_ms + NEAR_MS;
+	return n->at_ms >= j->from_ms - NEAR_MS && n->since_ms <= j->to_ms + NEAR_MS;
 }
 
 // May a node that failed with the job come back by itself, and be given to it? One that was drained takes no job before

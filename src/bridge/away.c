@@ -26,3 +26,10 @@ bool td_bridge_away(struct td_bridge *b, bool away)
 {
 	return atomic_exchange(&b->away, away) != away;
 }
+
+enum { OLD_MS = 5000 };
+
+bool td_bridge_sees(struct td_bridge *b, const struct td_slurm_snapshot *s)
+{
+	return s && td_slurm_snapshot_late(s, td_now(b)) <= OLD_MS && !(s->gap_ms && atomic_load(&b->away));
+}

@@ -213,6 +213,8 @@ void td_bridge_want_list(struct td_bridge *b, int64_t in_ms);
 // ---- away.c ----
 // Sets whether slurmctld is away. True: it was otherwise before.
 bool td_bridge_away(struct td_bridge *b, bool away);
+// Is this how Slurm's nodes are, as far as its pace allows? NULL: no. Of many nodes it may be old, and Slurm away.
+bool td_bridge_sees(struct td_bridge *b, const struct td_slurm_snapshot *s);
 // The handler of slurmctld's pods.
 void td_bridge_on_ctld(void *bridge, struct td_object *old, struct td_object *now);
 

@@ -35,7 +35,7 @@
 #define TD_POLICIES_DIR "/usr/lib/tandem/policies"
 enum { POD_WORKERS = 8, NODE_WORKERS = 2, AGAIN_WORKERS = 2, PROLOG_US = 15000 };
 // Slurm's list of nodes: of more than FEW_NODES it takes a twentieth of a core (slurm/view.h).
-enum { LIST_TIMES = 20, FEW_NODES = 64 };
+enum { LIST_TIMES = 20, FEW_NODES = 512, LIST_BURST = 4 };
 
 #define DNS_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-."
 
@@ -376,7 +376,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.node_queue = td_queue_new(b.clock);
 		b.again_queue = td_queue_new(b.clock);
 		b.view = td_slurm_view_new();
-		td_slurm_view_paced(b.view, &(struct td_slurm_list_pace){LIST_TIMES, 0, FEW_NODES});
+		td_slurm_view_paced(b.view, &(struct td_slurm_list_pace){LIST_TIMES, 0, FEW_NODES, LIST_BURST});
 		b.asks = td_asks_new();
 		b.waiting_others = td_others_new();
 		b.feasibles = td_feasibles_new();

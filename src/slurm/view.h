@@ -65,11 +65,13 @@ int64_t td_slurm_snapshot_late(const struct td_slurm_snapshot *s, int64_t now_ms
 int64_t td_slurm_snapshot_seen(const struct td_slurm_snapshot *s, const char *node);
 
 // Of more than `few` nodes the list takes a bounded share of Slurm's time: the next one is read `times` as long after
-// one as it took (at least least_ms). In between, when something has changed, the nodes of which somebody said so are
+// one as it took (at least least_ms). What was not used of that is kept for `burst` lists: in a pool where little changes
+// the list comes at once. In between, when something has changed, the nodes of which somebody said so are
 // read by themselves. times 0, as at first: the list is never kept back. Before the first poll.
 struct td_slurm_list_pace {
 	int64_t times, least_ms;
 	size_t few;
+	int64_t burst;
 };
 void td_slurm_view_paced(struct td_slurm_view *v, const struct td_slurm_list_pace *p);
 // Says that this node may have changed. A hint only: nothing is lost with it, because the list follows. From any thread.

@@ -94,8 +94,8 @@ int64_t td_slurm_snapshot_late(const struct td_slurm_snapshot *s, int64_t now_ms
 int64_t td_slurm_snapshot_seen(const struct td_slurm_snapshot *s, const char *node)
 {
 	const struct td_slurm_node *n = s->gap_ms ? td_slurm_node_find(&s->nodes, node) : NULL;
-	int64_t asked = atomic_load(&s->asked_ms);
-	return n && n->seen_ms > asked ? n->seen_ms : asked;
+	int64_t asked = atomic_load(&s->asked_ms), seen = n ? __atomic_load_n(&n->seen_ms, __ATOMIC_RELAXED) : 0;
+	return seen > asked ? seen : asked;
 }
 
 // Will this node change soon? Then it is read by itself now and then, without a hint.
@@ -155,8 +155,12 @@ static int read_some(struct td_slurm_view *v, struct td_slurm *s, int64_t now_ms
 			break;
 		const struct td_slurm_nodes *l = now ? &now->nodes : &old->nodes;
 		const struct td_slurm_node *was = td_slurm_node_find(l, names.v[i]);
-		if (!was || !one.n || same_node(was, &one.v[0]))
+		if (!was || !one.n)
 			continue;
+		if (same_node(was, &one.v[0])) {
+			__atomic_store_n(&((struct td_slurm_node *)(uintptr_t)was)->seen_ms, now_ms, __ATOMIC_RELAXED);
+			continue;
+		}
 		if (!now) {
 			now = td_calloc(1, sizeof(*now));
 			*now = (struct td_slurm_snapshot){.refs = 1,
@@ -170,14 +174,16 @@ static int read_some(struct td_slurm_view *v, struct td_slurm *s, int64_t now_ms
 		one.v[0].seen_ms = now_ms;
 		td_slurm_nodes_put(&now->nodes, &one);
 	}
-	if (!now)
+	if (!now || r) { // half of it would be in the view, and told to nobody
+		td_slurm_snapshot_unref(now);
 		return r;
+	}
 	pthread_mutex_lock(&v->lock);
 	v->snap = now;
 	pthread_mutex_unlock(&v->lock);
 	td_slurm_snapshot_unref(old);
 	*ret_changed = true;
-	return r;
+	return 0;
 }
 
 // True in *ret when the list must be read.
@@ -218,7 +224,7 @@ int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_
 		return r;
 	if (v->snap && v->snap->gap_ms && (read ? now_mono_ms < v->due_ms : v->nodes.again)) {
 		pthread_mutex_lock(&v->lock);
-		v->stir += read && !v->nodes.owed;
+		v->stir += read;
 		pthread_mutex_unlock(&v->lock);
 		v->nodes.owed |= read;
 		return read_some(v, s, now_mono_ms, c, ret_changed, err);
@@ -240,7 +246,8 @@ int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_
 	int64_t took = td_mono_ms(&td_clock_system) - began,
 		gap = td_slurm_pace_wait(&v->lists, took, v->paced.times, v->paced.least_ms);
 	now->gap_ms = v->paced.times && now->nodes.n > v->paced.few ? gap : 0;
-	v->due_ms = now_mono_ms + took + gap;
+	int64_t from = now_mono_ms - v->paced.burst * (took + gap);
+	v->due_ms = (v->due_ms > from ? v->due_ms : from) + took + gap;
 
 	pthread_mutex_lock(&v->lock);
 	struct td_slurm_snapshot *old = v->snap;

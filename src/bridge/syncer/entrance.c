@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, OLD_MS = 5000, TICK_MS = 5000, SHAPES = 1024, MOST_SHAPE = 16384 };
+enum { LOOK = 256, SOON_MS = 50, AWAY_MS = 1000, TICK_MS = 5000, SHAPES = 1024, MOST_SHAPE = 16384 };
 #define HOSTNAME "kubernetes.io/hostname"
 
 struct gate_waiter { // a pod with the gate
@@ -533,7 +533,7 @@ int td_entrance_reconcile(void *bridge, const char *key, int64_t *again_ms, stru
 	if (!pod || td_object_deleting(pod) || !gated(pod, &others) || others)
 		return 0;
 	struct gate_waiter *w = waiter_of(b->entrance, pod);
-	if (!s || !snap || td_slurm_snapshot_late(snap, td_now(b)) > OLD_MS || !atomic_load(&b->listed)) {
+	if (!s || !td_bridge_sees(b, snap) || !atomic_load(&b->listed)) {
 		*again_ms = AWAY_MS;
 		if (s && s->shadows)
 			say(b, pod, w, c,

@@ -32,11 +32,20 @@ int td_syncer_leave(struct td_bridge *b, const char *name, const struct td_slurm
 
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(b->pods, "node", name, &pods);
+	td_auto_nodes struct td_slurm_nodes now = {0}; // what the view says may be old, and evicting is not undone
 	for (size_t i = 0; i < pods.n; i++) {
 		const struct td_object *o = pods.v[i];
 		struct td_error e = TD_ERROR_INIT;
 		if (!is_service(o) || td_object_deleting(o) || td_kube_pod_ended(o->root))
 			continue;
+		if (!now.n) {
+			td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
+			int r = l ? td_slurm_node(l->slurm, name, c, &now, err) : TD_TRANSIENT;
+			if (r == TD_NOT_FOUND || (!r && !leaves(&now.v[0])))
+				return 0;
+			if (r)
+				return r;
+		}
 
 		int r = td_kube_evict(b->kube, o->ns, o->name, o->uid, c, &e);
 		if (r && r != TD_THROTTLED && r != TD_NOT_FOUND && r != TD_CONFLICT)

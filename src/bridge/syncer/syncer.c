@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { POD_LABEL_MS = 1000, OLD_MS = 5000, LOOK_MS = 250, USE_MS = 2000 };
+enum { POD_LABEL_MS = 1000, LOOK_MS = 250, USE_MS = 2000 };
 
 static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts *f)
 {
@@ -324,7 +324,7 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, name);
 
-	if (!snap || td_slurm_snapshot_late(snap, td_now(b)) > OLD_MS || (snap->gap_ms && atomic_load(&b->away))) {
+	if (!td_bridge_sees(b, snap)) {
 		// Slurm's side is unknown: decide nothing. A poll queues the node again only when
 		// Slurm's side has changed, so look again without one.
 		*again_ms = LOOK_MS;

@@ -286,6 +286,23 @@ static void a_node_counts_from_when_its_run_began_to_end(void **state)
 	end();
 }
 
+// Of many nodes the list is seldom (slurm/view.h).
+static void a_node_counts_also_when_its_failure_is_seen_late(void **state)
+{
+	begin();
+	td_slurm_view_paced(b.view, &(struct td_slurm_list_pace){.times = 1, .least_ms = 30000, .few = 1});
+	fake.node = "\"MIXED\""; // a list that says something else: the next one is kept back
+	td_clock_manual_add(&at, 60000);
+	poll_once();
+	fake.node = "\"DOWN\"";
+	queued_again();
+	td_clock_manual_add(&at, 30000);
+	poll_once();
+	assert_true(reconcile() > 0);
+	assert_int_equal(fake.writes, 0);
+	end();
+}
+
 static void nothing_is_done_when_nodes_were_not_to_be_read(void **state)
 {
 	begin();
@@ -352,6 +369,7 @@ int main(void)
 		cmocka_unit_test(it_begins_also_when_it_was_looked_at_why_the_time_before),
 		cmocka_unit_test(a_node_that_failed_long_before_is_not_its_own),
 		cmocka_unit_test(a_node_counts_from_when_its_run_began_to_end),
+		cmocka_unit_test(a_node_counts_also_when_its_failure_is_seen_late),
 		cmocka_unit_test(nothing_is_done_when_nodes_were_not_to_be_read),
 		cmocka_unit_test(what_ended_before_the_bridge_began_is_left),
 		cmocka_unit_test(holds_begins_and_waiters_are_heeded),

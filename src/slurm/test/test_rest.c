@@ -791,8 +791,10 @@ static void test_nodes_are_read_by_themselves_between_lists(void **state)
 	assert_true(diff);
 	assert_int_equal(states_of(v, 1), TD_NODE(MIXED));
 	assert_true(td_slurm_view_stir(v) > stir);
+	stir = td_slurm_view_stir(v);
 	assert_int_equal(poll_nodes(v, 1500, &diff), 0);
 	assert_false(diff);
+	assert_true(td_slurm_view_stir(v) > stir); // while the list is kept back nobody knows what has changed
 	{
 		td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *s = td_slurm_view_nodes(v);
 		assert_int_equal(s->asked_ms, 1000); // of all of them
@@ -825,6 +827,53 @@ static void test_nodes_are_read_by_themselves_between_lists(void **state)
 	assert_false(diff);
 	assert_int_equal(poll_nodes(v, 80000, &diff), 1);
 	assert_true(diff);
+}
+
+// One that cannot be read: what was read before it is not in the view either, for whoever polls is told of a failure
+// only. One that is as it was is known to be so now.
+static void test_nodes_that_are_read_by_themselves_come_together(void **state)
+{
+	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
+	bool diff = false;
+	td_slurm_view_paced(v, &(struct td_slurm_list_pace){.times = 1, .least_ms = 5000, .few = 1});
+	ANSWER({200, TWO(100, "IDLE", "IDLE")}, {200, ONE("n1", "DOWN")}, {500, ERR(5004, "Socket timed out")},
+	       {200, ONE("n2", "IDLE")}, {200, TWO(110, "DOWN", "IDLE")});
+	assert_int_equal(poll_nodes(v, 1000, &diff), 1);
+	td_slurm_view_hint(v, "n1");
+	td_slurm_view_hint(v, "n2");
+	assert_int_equal(td_slurm_view_poll_nodes(v, slurm, 1250, NULL, &diff, NULL), TD_TRANSIENT);
+	assert_false(diff);
+	assert_int_equal(states_of(v, 0), TD_NODE(IDLE));
+
+	td_slurm_view_hint(v, "n2");
+	assert_int_equal(poll_nodes(v, 1500, &diff), 1);
+	assert_false(diff);
+	{
+		td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *s = td_slurm_view_nodes(v);
+		assert_int_equal(td_slurm_snapshot_seen(s, "n1"), 1000);
+		assert_int_equal(td_slurm_snapshot_seen(s, "n2"), 1500);
+	}
+	assert_int_equal(poll_nodes(v, 20000, &diff), 1);
+	assert_true(diff);
+	assert_int_equal(states_of(v, 0), TD_NODE(DOWN));
+}
+
+// Where little changes, the list is not kept back.
+static void test_lists_that_were_not_read_are_kept_for_later(void **state)
+{
+	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
+	bool diff;
+	td_slurm_view_paced(v, &(struct td_slurm_list_pace){.times = 1, .least_ms = 5000, .few = 1, .burst = 1});
+	ANSWER({200, TWO(100, "IDLE", "IDLE")}, {200, TWO(100, "IDLE", "IDLE")}, CHANGED,
+	       {200, TWO(130, "DOWN", "IDLE")}, {200, TWO(131, "DOWN", "DOWN")}, {200, TWO(140, "DOWN", "IDLE")});
+	poll_nodes(v, 100000, &diff);
+	assert_int_equal(poll_nodes(v, 100250, &diff), 1);
+	assert_int_equal(poll_nodes(v, 130000, &diff), 2);
+	assert_true(diff);
+	assert_int_equal(poll_nodes(v, 130250, &diff), 1); // it differed
+	assert_true(diff);
+	assert_int_equal(poll_nodes(v, 130500, &diff), 0); // now it is kept back
+	assert_int_equal(poll_nodes(v, 150000, &diff), 1);
 }
 
 static void test_many_ids_are_asked_in_pieces(void **state)
@@ -973,6 +1022,8 @@ int main(void)
 		cmocka_unit_test(test_states_and_view),
 		cmocka_unit_test(test_nodes_are_listed_when_they_change),
 		cmocka_unit_test(test_nodes_are_read_by_themselves_between_lists),
+		cmocka_unit_test(test_nodes_that_are_read_by_themselves_come_together),
+		cmocka_unit_test(test_lists_that_were_not_read_are_kept_for_later),
 		cmocka_unit_test(test_many_ids_are_asked_in_pieces),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_where),
