@@ -396,8 +396,9 @@ def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
         limit({})
         for session in started:
             hub.run("session", "stop", session)
-    # Since then it has looked at its members and runs many times a second: by what it watches.
-    assert lists(metrics, "federatedruns") <= 2 and lists(metrics, "federations") <= 10
+    # Since then it has looked at its members and runs many times a second: by what it watches. On a busy machine a watch may
+    # begin anew with a list.
+    assert lists(metrics, "federatedruns") <= 10 and lists(metrics, "federations") <= 10
 
 
 def lost_after(pool, seconds):
