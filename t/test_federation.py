@@ -396,8 +396,8 @@ def test_two_gateways_keep_one_limit_and_list_nothing(pool, hub, second):
         limit({})
         for session in started:
             hub.run("session", "stop", session)
-    # Since then it has looked at its members and runs many times a second: by what it watches. On a busy machine a watch may
-    # begin anew with a list.
+    # Since then it has looked at its members and runs many times a second: by what it watches. Only its first
+    # look is by lists, of which the watch's own is one.
     assert lists(metrics, "federatedruns") <= 10 and lists(metrics, "federations") <= 10
 
 
