@@ -721,7 +721,7 @@ def test_native_jobs_have_their_projects_filter_of_system_calls(pool):
         container = "--container-image=$HOME/r.sqsh"
         out = run("physics", f"#!/bin/sh\ncd\nsrun -Q --overlap --task-prolog=$HOME/before.sh {container} sh -c '{inside}'\nsrun -Q --overlap {container} --container-remap-root sh -c '{FILTER}'\n"
                   f"srun -Q --overlap --mem=0 {container} --container-writable --container-save=$HOME/s.sqsh sh -c 'echo up >/dev/shm/up; while cat /dev/shm/up 2>/dev/null; do sleep 0.2; done >/dev/null' &\n"
-                  f"srun -Q --overlap --mem=0 sh -c 'until cat /dev/shm/up 2>/dev/null; do sleep 0.1; done; {trace}; rm /dev/shm/up'\nwait\ntest -s s.sqsh && echo saved\n")
+                  f"srun -Q --overlap --mem=0 sh -c 'until grep up /dev/shm/up 2>/dev/null; do sleep 0.1; done; {trace}; rm /dev/shm/up'\nwait\ntest -s s.sqsh && echo saved\n")
         assert [l for l in out.split("\n") if not l.startswith(("slurmstepd", "container:"))] == ["Seccomp: 2", two, "1", two, "up", "found", "saved", ""], out
         pool.as_user("researcher", "rm", "-f", "r.sqsh", "s.sqsh")
     # Where the profile is not there, no job of the account begins.
