@@ -1,8 +1,8 @@
 // The cached view of Slurm, kept by small frequent polls, so that nothing asks Slurm once per pod.
 //
 // Jobs: only watched ids are polled (/jobs/state/ with a filter; 80 bytes a job, however many other
-// jobs there are). Nodes: whether any has changed, and /nodes/ then. Other jobs that wait: all of
-// /jobs/state/, rarely.
+// jobs there are). Nodes: whether any has changed, and /nodes/ then; of very many that list is kept
+// back, and nodes are read by themselves meanwhile. Other jobs that wait: all of /jobs/state/, rarely.
 //
 // Thread-safe. The caller's threads make the polls (td_slurm_view_poll_*), one thread for each kind
 // of poll.
