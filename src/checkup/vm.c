@@ -4,9 +4,6 @@
 #include "base/file.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { FIELDS = 8, STEAL = 7, SEEN_S = 120 }; // of /proc/stat's first line: up to steal; what is said sooner is chance
 

@@ -7,6 +7,7 @@
 #include "base/proc.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 extern const struct td_embedded td_cli_files[];
@@ -84,6 +85,17 @@ void td_cli_login_beside(const struct td_cli_login *l, const char *pod, const ch
 void td_cli_login_argv(const struct td_cli_login *l, const char *flag, struct td_strv *ret)
 {
 	td_cli_login_beside(l, l->pod, flag, ret);
+}
+
+void td_cli_login_as(const struct td_cli_login *l, const char *flag, const char *user, struct td_strv *ret)
+{
+	const char *mine = getenv("SUDO_USER");
+	mine = mine ? mine : getenv("USER");
+	const char *const program[] = {"sh", "-c", td_embedded(td_cli_files, "shell.sh")->text,
+				       "sh", user, mine ? mine : ""};
+	td_cli_login_argv(l, flag, ret);
+	for (size_t n = 0; n < TD_LEN(program); n++)
+		td_strv_add(ret, program[n]);
 }
 
 int td_cli_login_run(const struct td_cli_login *l, const char *file, const char *const *args, struct td_buf *ret,

@@ -15,6 +15,9 @@ void td_cli_login_done(struct td_cli_login *l);
 int td_cli_login_open(const char *cmd, const struct td_remote *remote, struct td_cli_login *ret);
 // Appends the words of a command that runs in the pod as root. flag: how kubectl attaches ("-i", "-it").
 void td_cli_login_argv(const struct td_cli_login *l, const char *flag, struct td_strv *ret);
+// The same as one of the cluster's users, in his home (programs/shell.sh). user "": whoever asks, if the cluster knows him, else
+// the first one.
+void td_cli_login_as(const struct td_cli_login *l, const char *flag, const char *user, struct td_strv *ret);
 // The same in another pod of the SlurmCluster. flag: of kubectl exec; NULL: none.
 void td_cli_login_beside(const struct td_cli_login *l, const char *pod, const char *flag, struct td_strv *ret);
 // Runs programs/<file> there with its arguments (NULL-terminated; at most 8) and appends what it prints.

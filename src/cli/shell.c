@@ -1,6 +1,5 @@
 // tandem shell: runs a shell or a command in the Slurm login pod as one of its users, through kubectl
 // exec (programs/shell.sh). The exit code is the command's own.
-#include "base/embedded.h"
 #include "base/mem.h"
 #include "cli/loginpod.h"
 #include "cmd/roles.h"
@@ -10,13 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const struct td_embedded td_cli_files[];
-
 int td_shell_main(int argc, char **argv)
 {
 	struct td_remote remote = {0};
 	struct td_error err = TD_ERROR_INIT;
-	const char *user = "", *mine = getenv("SUDO_USER");
+	const char *user = "";
 	char **words;
 	int code;
 	// Whether "--" stands before the first word of the command. Every option here takes a value.
@@ -61,13 +58,7 @@ int td_shell_main(int argc, char **argv)
 		return 1;
 
 	td_auto_strv struct td_strv a = {0};
-	td_cli_login_argv(&l, isatty(0) && isatty(1) ? "-it" : "-i", &a);
-
-	mine = mine ? mine : getenv("USER");
-	const char *const program[] = {"sh", "-c", td_embedded(td_cli_files, "shell.sh")->text,
-				       "sh", user, mine ? mine : ""};
-	for (size_t n = 0; n < TD_LEN(program); n++)
-		td_strv_add(&a, program[n]);
+	td_cli_login_as(&l, isatty(0) && isatty(1) ? "-it" : "-i", user, &a);
 	for (char **w = words; *w; w++)
 		td_strv_add(&a, *w);
 

@@ -9,7 +9,6 @@
 #include "cli/loginpod.h"
 #include "cmd/roles.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,37 +117,28 @@ struct stacks_ask {
 
 static void job_argv(const struct td_cli_login *l, const struct stacks_ask *q, struct td_strv *a)
 {
-	const char *mine = getenv("SUDO_USER");
-	mine = mine ? mine : getenv("USER");
-	const char *const program[] = {"sh", "-c",    td_embedded(td_cli_files, "shell.sh")->text,
-				       "sh", q->user, mine ? mine : "",
-				       "sh", "-c",    td_embedded(td_cli_files, "stacks-job.sh")->text,
+	const char *const program[] = {"sh", "-c",    td_embedded(td_cli_files, "stacks-job.sh")->text,
 				       "sh", q->what, td_embedded(td_cli_files, "stacks.sh")->text};
-	td_cli_login_argv(l, NULL, a);
+	td_cli_login_as(l, NULL, q->user, a);
 	for (size_t n = 0; n < TD_LEN(program); n++)
 		td_strv_add(a, program[n]);
 }
 
-static int pod_argv(const struct stacks_ask *q, struct td_strv *a)
+// Fills l, which is empty.
+static int pod_argv(struct td_cli_login *l, const struct stacks_ask *q, struct td_strv *a)
 {
-	__attribute__((cleanup(td_instance_done))) struct td_instance i = {0};
 	struct td_error err = TD_ERROR_INIT;
 	const char *slash = strchr(q->what, '/');
-	td_auto_free char *ns = slash ? td_strndup(q->what, (size_t)(slash - q->what)) : td_strdup(q->ns), *conf = NULL;
-	if (!q->remote.kubeconfig && td_instance_load(&i, &err)) {
+	if (!q->remote.kubeconfig && td_instance_load(&l->instance, &err)) {
 		fprintf(stderr, "tandem stacks: %s\n", err.msg);
 		return err.code;
 	}
-	conf = q->remote.kubeconfig ? td_strdup(q->remote.kubeconfig) : td_instance_kubeconfig(&i, "admin");
-	td_strv_add(a, "kubectl");
-	td_strv_addf(a, "--kubeconfig=%s", conf);
-	td_strv_addf(a, "--namespace=%s", ns);
-	td_strv_add(a, "exec");
-	td_strv_add(a, "--quiet");
-	td_strv_add(a, slash ? slash + 1 : q->what);
-	if (q->container)
-		td_strv_addf(a, "--container=%s", q->container);
-	const char *const program[] = {"--", "sh", "-c", td_embedded(td_cli_files, "stacks.sh")->text, "sh", ""};
+	l->ns = slash ? td_strndup(q->what, (size_t)(slash - q->what)) : td_strdup(q->ns);
+	l->conf =
+		q->remote.kubeconfig ? td_strdup(q->remote.kubeconfig) : td_instance_kubeconfig(&l->instance, "admin");
+	td_auto_free char *container = q->container ? td_asprintf("--container=%s", q->container) : NULL;
+	const char *const program[] = {"sh", "-c", td_embedded(td_cli_files, "stacks.sh")->text, "sh", ""};
+	td_cli_login_beside(l, slash ? slash + 1 : q->what, container, a);
 	for (size_t n = 0; n < TD_LEN(program); n++)
 		td_strv_add(a, program[n]);
 	return 0;
@@ -210,7 +200,7 @@ int td_stacks_main(int argc, char **argv)
 			q.what);
 	td_auto_login struct td_cli_login l = {0};
 	td_auto_strv struct td_strv a = {0};
-	if (job ? td_cli_login_open("stacks", &q.remote, &l) : pod_argv(&q, &a))
+	if (job ? td_cli_login_open("stacks", &q.remote, &l) : pod_argv(&l, &q, &a))
 		return 1;
 	if (job)
 		job_argv(&l, &q, &a);

@@ -69,23 +69,38 @@ static void facts(struct td_op *op, const struct td_object *node, int64_t now_ms
 	td_json_unref(done.json);
 }
 
+// Another change of the Node came first, or it is gone: the next pass sees that.
+static int unless_changed(int r)
+{
+	return r == TD_CONFLICT || r == TD_NOT_FOUND ? 0 : r;
+}
+
+// Writes an annotation, if what was seen of the Node still holds; otherwise see unless_changed().
+static int note(struct td_op *op, const struct td_object *node, const char *key, const char *text, struct td_cancel *c,
+		struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *patch = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(patch);
+	td_jm_str(patch, root, "metadata.uid", node->uid);
+	td_jm_str(patch, root, "metadata.resourceVersion", node->rv);
+	td_jm_key_str(patch, td_jm_obj(patch, root, "metadata.annotations"), key, text);
+	return td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
+}
+
 static int ask(struct td_op *op, const struct td_object *node, long long ms, struct td_cancel *c, struct td_error *err)
 {
 	char when[TD_TIME_LEN];
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *patch = td_jm_new();
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *root = yyjson_mut_doc_get_root(patch);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_auto_free char *id = td_op_hash(node->rv, strlen(node->rv));
 	td_jm_str(d, o, "id", id);
 	td_jm_str(d, o, "at", td_time_format(td_real_ms(&td_clock_system), when));
 	td_jm_int(d, o, "milliseconds", ms);
 	td_auto_free char *text = td_json_mut_text(o, NULL);
-	td_jm_str(patch, root, "metadata.uid", node->uid);
-	td_jm_str(patch, root, "metadata.resourceVersion", node->rv); // what was seen of it still holds
-	td_jm_key_str(patch, td_jm_obj(patch, root, "metadata.annotations"), TD_ANN_PROBE, text);
-	int r = td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
+	int r = note(op, node, TD_ANN_PROBE, text, c, err);
 	if (!r)
 		td_info("node %s: it is idle, and is tested", node->name);
-	return r == TD_CONFLICT || r == TD_NOT_FOUND ? 0 : r;
+	return unless_changed(r);
 }
 
 // A test that goes on is not wanted any more, or is to be another one.
@@ -95,8 +110,8 @@ static int withdraw(struct td_op *op, const struct td_object *node, struct td_ca
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(patch);
 	td_jm_str(patch, root, "metadata.uid", node->uid);
 	td_jm_key_set(patch, td_jm_obj(patch, root, "metadata.annotations"), TD_ANN_PROBE, yyjson_mut_null(patch));
-	int r = td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
-	return r == TD_CONFLICT || r == TD_NOT_FOUND ? 0 : r;
+	return unless_changed(
+		td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err));
 }
 
 // ---- several together ----
@@ -120,18 +135,6 @@ static char *place_of(struct td_op *op, const struct td_object *node)
 	return td_asprintf("%s/%s/%s", slurmd->ns, name, rack);
 }
 
-static int note(struct td_op *op, const struct td_object *node, const char *key, const char *text, struct td_cancel *c,
-		struct td_error *err)
-{
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *patch = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(patch);
-	td_jm_str(patch, root, "metadata.uid", node->uid);
-	td_jm_str(patch, root, "metadata.resourceVersion", node->rv);
-	td_jm_key_str(patch, td_jm_obj(patch, root, "metadata.annotations"), key, text);
-	int r = td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
-	return r == TD_CONFLICT || r == TD_NOT_FOUND ? 0 : r;
-}
-
 static int want(struct td_op *op, const struct td_objects *l, const size_t *who, size_t n, const yyjson_val *rule,
 		struct td_cancel *c, struct td_error *err)
 {
@@ -150,7 +153,7 @@ static int want(struct td_op *op, const struct td_objects *l, const size_t *who,
 	td_jm_int(d, o, "percent", td_jint(rule, "percent", 0));
 	td_auto_free char *text = td_json_mut_text(o, NULL);
 	td_info("node %s: it is idle, and is tested with %zu others", first->name, n - 1);
-	return note(op, first, TD_ANN_PROBE_TOGETHER, text, c, err);
+	return unless_changed(note(op, first, TD_ANN_PROBE_TOGETHER, text, c, err));
 }
 
 // It is not wanted any more.
@@ -158,7 +161,7 @@ static int forget(struct td_op *op, const struct td_object *node, struct td_canc
 {
 	char when[TD_TIME_LEN], text[TD_TIME_LEN + 16];
 	snprintf(text, sizeof(text), "{\"at\":\"%s\"}", td_time_format(td_real_ms(&td_clock_system), when));
-	return note(op, node, TD_ANN_PROBE_TOGETHER, text, c, err);
+	return unless_changed(note(op, node, TD_ANN_PROBE_TOGETHER, text, c, err));
 }
 
 // Keeps on a node what came of a test that it took part in. *ret_wrote: that was not there yet.
@@ -184,7 +187,7 @@ static int keep(struct td_op *op, const struct td_object *node, const yyjson_val
 			yyjson_mut_arr_append(l, yyjson_val_mut_copy(d, x));
 	td_auto_free char *text = td_json_mut_text(l, NULL);
 	*ret_wrote = true;
-	return note(op, node, TD_ANN_TESTED_TOGETHER, text, c, err);
+	return unless_changed(note(op, node, TD_ANN_TESTED_TOGETHER, text, c, err));
 }
 
 static size_t index_of(const struct td_objects *l, const char *name)

@@ -3,11 +3,8 @@
 #include "standin/standin.h"
 #include "standin/wire.h"
 
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
