@@ -220,7 +220,7 @@ char *td_hub_word(const struct td_hub_words *w, const char *member, bool *ret_lo
 // was the word for it.
 void td_hub_word_kept(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_json *look,
 		      bool too_long);
-// Tells members that the Federation has no longer that nothing is limited by it, for as long as that may help.
+// Tells members that the Federation has no longer, once, that nothing is limited by it. h: as it was.
 void td_hub_farewell(struct td_gateway *g, const struct td_hub *h);
 
 // ---- hub_place.c: submitting, choosing ----
