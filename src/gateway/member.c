@@ -179,10 +179,11 @@ static void limits(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(q->g->clusters, q->g->o.ns, q->g->o.cluster);
-	const char *word = td_jstr(q->body, "limits"), *not = td_member_word_not(sc ? sc->root : NULL, q->hub);
+	const yyjson_val *root = sc ? sc->root : NULL;
+	const char *word = td_jstr(q->body, "limits"), *not = td_member_word_not(root, q->hub);
 	// What is enforced nowhere is kept all the same, so that the Tenants' statuses show it.
-	bool let = sc && td_jbool(td_jfind(td_jget(sc->root, "spec.federation.hubs"), "name", q->hub), "limits", false);
-	if (word && let && td_member_word_take(q->g, q->hub, word, td_gateway_cancel(q), &e) && !not)
+	if (word && td_member_word_let(root, q->hub) &&
+	    td_member_word_take(q->g, q->hub, word, td_gateway_cancel(q), &e) && !not)
 		not = e.msg;
 	td_jm_bool(d, o, "limits.kept", !not);
 	td_jm_str(d, o, "limits.why", not);
