@@ -238,11 +238,10 @@ void td_bridge_federation_words(struct td_bridge *b, const struct td_slurm_job *
 	struct quota_look l = {0};
 	if (b->tenants)
 		l.tenants = ours(b, arena, &all, &l.n);
-	const char *tres = j->tres_req ? strstr(j->tres_req, "gres/gpu=") : NULL;
-	int64_t gpus = tres ? strtoll(tres + strlen("gres/gpu="), NULL, 10) : 1;
+	int64_t gpus = td_slurm_tres_of(j->tres_req, "gres/gpu");
 	for (size_t i = 0; i < l.n; i++)
 		if (td_streq(td_jstr(l.tenants[i], "status.account"), j->account)) {
-			federations(&l, l.tenants[i], j->user, gpus, ret);
+			federations(&l, l.tenants[i], j->user, gpus ? gpus : 1, ret);
 			return;
 		}
 }

@@ -88,19 +88,6 @@ static void hold(yyjson_mut_doc *d, yyjson_mut_val *rows, const struct td_slurm_
 	td_jm_int(d, row, "gpus", gpus);
 }
 
-// "cpu=2,mem=100M,gres/gpu=4,gres/gpu:h100=4"
-static int64_t gpus_of(const char *tres)
-{
-	td_auto_strv struct td_strv l = {0};
-	td_strv_split(&l, tres ? tres : "", ',');
-	for (size_t i = 0; i < l.n; i++) {
-		long long n;
-		if (td_starts(l.v[i], "gres/gpu=") && td_parse_i64(l.v[i] + strlen("gres/gpu="), &n))
-			return n;
-	}
-	return 0;
-}
-
 static void used(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	size_t i, n;
@@ -218,7 +205,7 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 		struct run_sum *sum = of_run(order, runs, v);
 		if (td_slurm_job_read(l->client, v, &j, NULL))
 			continue;
-		int64_t gpus = gpus_of(j.tres_alloc);
+		int64_t gpus = td_slurm_tres_of(j.tres_alloc, "gres/gpu");
 		if (sum)
 			count(sum, &j);
 		// Anybody may name his job after a run of his: the hub counts what is held beyond what that asked for.
