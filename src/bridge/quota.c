@@ -170,17 +170,13 @@ static bool federation_says(const yyjson_val *t, const char *user, int64_t gpus,
 	return true;
 }
 
-static bool federations(const yyjson_val **tenants, size_t n, const yyjson_val *t, const char *user, int64_t gpus,
+static bool federations(const struct quota_look *l, const yyjson_val *t, const char *user, int64_t gpus,
 			struct td_buf *ret)
 {
-	for (size_t steps = 0; t && steps <= n; steps++, user = NULL) {
+	for (size_t steps = 0; t && steps <= l->n; steps++, user = NULL) {
 		if (federation_says(t, user, gpus, ret))
 			return true;
-		const char *up = td_jstr(t, "spec.parent");
-		t = NULL;
-		for (size_t i = 0; i < n && up; i++)
-			if (td_streq(td_jstr(tenants[i], "metadata.name"), up))
-				t = tenants[i];
+		t = find(l, td_jstr(t, "spec.parent"));
 	}
 	return false;
 }
@@ -206,7 +202,7 @@ static void explain(struct quota_look *l, const char *ns, struct td_buf *ret)
 	for (i = 0; i < l->s->n_gres; i++)
 		if (!strcmp(l->s->gres[i].name, "gpu"))
 			gpus += td_api_pod_request(td_jget(l->pod, "spec"), l->s->gres[i].resource);
-	if (gpus > 0 && federations(l->tenants, l->n, t, owned ? o.user : NULL, gpus, ret))
+	if (gpus > 0 && federations(l, t, owned ? o.user : NULL, gpus, ret))
 		return;
 	if (owned && td_jbool(t, "spec.perUser.pods", false))
 		yyjson_obj_foreach (td_jget(t, "spec.perUser.quota"), i, n, k, x)
@@ -239,13 +235,13 @@ void td_bridge_federation_words(struct td_bridge *b, const struct td_slurm_job *
 {
 	td_auto_objects struct td_objects all = {0};
 	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
-	size_t n = 0;
-	const yyjson_val **v = b->tenants ? ours(b, arena, &all, &n) : NULL;
-	const char *tres = j->tres_req ? strstr(j->tres_req, "gres/gpu=") : NULL;
-	int64_t gpus = tres ? strtoll(tres + strlen("gres/gpu="), NULL, 10) : 1;
-	for (size_t i = 0; i < n; i++)
-		if (td_streq(td_jstr(v[i], "status.account"), j->account)) {
-			federations(v, n, v[i], j->user, gpus, ret);
+	struct quota_look l = {0};
+	if (b->tenants)
+		l.tenants = ours(b, arena, &all, &l.n);
+	int64_t gpus = td_slurm_tres_of(j->tres_req, "gres/gpu");
+	for (size_t i = 0; i < l.n; i++)
+		if (td_streq(td_jstr(l.tenants[i], "status.account"), j->account)) {
+			federations(&l, l.tenants[i], j->user, gpus ? gpus : 1, ret);
 			return;
 		}
 }

@@ -209,7 +209,7 @@ struct td_hub *td_hub_get(struct td_gateway *g)
 	pthread_mutex_lock(&g->hubs->lock);
 	struct td_hub *h = g->hubs->hub;
 	if (h)
-		__atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
+		td_hub_ref(h);
 	pthread_mutex_unlock(&g->hubs->lock);
 	return h;
 }

@@ -157,6 +157,8 @@ void td_hub_ask_all(struct td_gateway_ask *q, const struct td_hub *h, const char
 
 // ---- hub_limit.c: what teams hold; promises ----
 const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team); // NULL: there is none
+// Whether a member has said so far what a limit is about: else that is not taken for nothing.
+bool td_hub_said(const struct td_fed_limit *l, const struct td_hub_known *k);
 struct td_hub_team {
 	char *name; // NULL: of who is in none
 	char *user; // one of its people; NULL: all of them
@@ -218,7 +220,7 @@ char *td_hub_word(const struct td_hub_words *w, const char *member, bool *ret_lo
 // was the word for it.
 void td_hub_word_kept(struct td_gateway *g, const struct td_hub *h, const char *member, const struct td_json *look,
 		      bool too_long);
-// Tells members that the Federation has no longer that nothing is limited by it, for as long as that may help.
+// Tells members that the Federation has no longer, once, that nothing is limited by it. h: as it was.
 void td_hub_farewell(struct td_gateway *g, const struct td_hub *h);
 
 // ---- hub_place.c: submitting, choosing ----

@@ -17,6 +17,11 @@ const struct td_fed_limit *td_hub_limit(const struct td_hub *h, const char *team
 	return NULL;
 }
 
+bool td_hub_said(const struct td_fed_limit *l, const struct td_hub_known *k)
+{
+	return (k->held || (l->gpus < 0 && l->user_gpus < 0)) && (k->used || l->gpu_hours < 0);
+}
+
 // A team, or one of its people (user NULL: all of them).
 struct hub_whose {
 	const char *team, *user;
@@ -212,7 +217,7 @@ static void reckon(struct td_gateway *g, const struct td_hub_view *v, const stru
 			if (of_team(h, e, team) && td_jint(e, "days", 0) == (l ? l->days : 30))
 				ret_used[m] += yyjson_get_num(td_jget(e, "gpuHours"));
 		ret->gpu_hours += ret_used[m];
-		if (l && (((l->gpus >= 0 || l->user_gpus >= 0) && !k.held) || (l->gpu_hours >= 0 && !k.used)))
+		if (l && !td_hub_said(l, &k))
 			ret->known = false;
 	}
 	// Those of this hub count from when they are given to a member, also while they wait there.

@@ -225,17 +225,17 @@ static bool concerns(const struct td_objects *live, const char *member)
 
 // Asks all members side by side, and looks after the runs of each. turn: also those without runs, and those that are
 // silent, or were late the last time: these are not waited for at each look, because others' runs want to begin.
-static void members(struct td_gateway *g, const struct td_hub *h, const struct td_objects *live, bool turn)
+static void members(struct td_gateway *g, const struct td_hub *h, const struct td_hub_view *view, bool turn)
 {
+	const struct td_objects *live = &view->live;
+	if (!turn && !live->n) // nobody is asked
+		return;
 	td_auto_free struct td_hub_call *calls = td_calloc(h->n_members + 1, sizeof(*calls));
 	td_auto_free struct td_hub_answer *got = td_calloc(h->n_members + 1, sizeof(*got));
 	td_auto_strv struct td_strv texts = {0};
 	td_auto_free bool *too_long = td_calloc(h->n_members + 1, sizeof(*too_long));
-	td_auto_view struct td_hub_view view = {0};
 	size_t n = 0;
-	if (td_hub_view(g, h, g->cancel, &view, NULL))
-		return;
-	td_auto(td_hub_words_free) struct td_hub_words *words = td_hub_words(g, &view);
+	td_auto(td_hub_words_free) struct td_hub_words *words = td_hub_words(g, view);
 	for (size_t m = 0; m < h->n_members; m++) {
 		const char *name = h->members[m].name;
 		if (!turn && !concerns(live, name))
@@ -373,7 +373,8 @@ void *td_hub_watch_thread(void *gateway)
 		if (looks % (!may ? SHY_LOOKS : td_hub_ask(g, &none, NULL) || none ? 1 : IDLE_LOOKS) == 0)
 			may = td_hub_look(g);
 		h = td_hub_get(g);
-		td_auto_objects struct td_objects live = {0};
+		td_auto_view struct td_hub_view view = {0};
+		const struct td_objects *live = &view.live;
 		struct td_error e = TD_ERROR_INIT;
 		if (last && last != h)
 			td_hub_farewell(g, last);
@@ -383,24 +384,24 @@ void *td_hub_watch_thread(void *gateway)
 			left(g);
 			continue;
 		}
-		if (td_hub_live(g, g->cancel, &live, &e)) {
+		if (td_hub_view(g, h, g->cancel, &view, &e)) {
 			if (!td_streq(said, e.msg))
 				td_warn("federation %s: %s", h->name, e.msg);
 			free(said);
 			said = td_strdup(e.msg);
 			continue;
 		}
-		members(g, h, &live, looks % IDLE_LOOKS == 0);
-		strays(g, h, &live);
-		for (size_t i = 0; i < live.n; i++) {
+		members(g, h, &view, looks % IDLE_LOOKS == 0);
+		strays(g, h, live);
+		for (size_t i = 0; i < live->n; i++) {
 			td_auto_hub_run struct td_hub_run r = {0};
-			if (!yyjson_arr_size(td_jget(live.v[i]->root, "state.stale")))
+			if (!yyjson_arr_size(td_jget(live->v[i]->root, "state.stale")))
 				continue;
-			td_hub_run_read(live.v[i], &r);
+			td_hub_run_read(live->v[i], &r);
 			untie(g, h, &r);
 		}
 		if (h->ending)
-			end(g, h, &live);
+			end(g, h, live);
 		if (looks % SWEEP_LOOKS == SWEEP_LOOKS - 1)
 			sweep(g);
 	}

@@ -138,9 +138,7 @@ static void spent(struct td_hub_words *w)
 		l = &w->hub->limits[i];
 		w->facts[i].spent = l->gpu_hours >= 0 && hours[i] >= (double)l->gpu_hours;
 		for (size_t m = 0; m < w->hub->n_members; m++)
-			if (((l->gpus >= 0 || l->user_gpus >= 0) && !w->known[m].held) ||
-			    (l->gpu_hours >= 0 && !w->known[m].used))
-				w->sure = false;
+			w->sure = w->sure && td_hub_said(l, &w->known[m]);
 	}
 }
 

@@ -88,19 +88,6 @@ static void hold(yyjson_mut_doc *d, yyjson_mut_val *rows, const struct td_slurm_
 	td_jm_int(d, row, "gpus", gpus);
 }
 
-// "cpu=2,mem=100M,gres/gpu=4,gres/gpu:h100=4"
-static int64_t gpus_of(const char *tres)
-{
-	td_auto_strv struct td_strv l = {0};
-	td_strv_split(&l, tres ? tres : "", ',');
-	for (size_t i = 0; i < l.n; i++) {
-		long long n;
-		if (td_starts(l.v[i], "gres/gpu=") && td_parse_i64(l.v[i] + strlen("gres/gpu="), &n))
-			return n;
-	}
-	return 0;
-}
-
 static void used(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	size_t i, n;
@@ -179,10 +166,11 @@ static void limits(struct td_gateway_ask *q, yyjson_mut_doc *d, yyjson_mut_val *
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(q->g->clusters, q->g->o.ns, q->g->o.cluster);
-	const char *word = td_jstr(q->body, "limits"), *not = td_member_word_not(sc ? sc->root : NULL, q->hub);
+	const yyjson_val *root = sc ? sc->root : NULL;
+	const char *word = td_jstr(q->body, "limits"), *not = td_member_word_not(root, q->hub);
 	// What is enforced nowhere is kept all the same, so that the Tenants' statuses show it.
-	bool let = sc && td_jbool(td_jfind(td_jget(sc->root, "spec.federation.hubs"), "name", q->hub), "limits", false);
-	if (word && let && td_member_word_take(q->g, q->hub, word, td_gateway_cancel(q), &e) && !not)
+	if (word && td_member_word_let(root, q->hub) &&
+	    td_member_word_take(q->g, q->hub, word, td_gateway_cancel(q), &e) && !not)
 		not = e.msg;
 	td_jm_bool(d, o, "limits.kept", !not);
 	td_jm_str(d, o, "limits.why", not);
@@ -217,7 +205,7 @@ static int look(struct td_gateway_ask *q, struct td_error *err)
 		struct run_sum *sum = of_run(order, runs, v);
 		if (td_slurm_job_read(l->client, v, &j, NULL))
 			continue;
-		int64_t gpus = gpus_of(j.tres_alloc);
+		int64_t gpus = td_slurm_tres_of(j.tres_alloc, "gres/gpu");
 		if (sum)
 			count(sum, &j);
 		// Anybody may name his job after a run of his: the hub counts what is held beyond what that asked for.

@@ -9,6 +9,8 @@
 struct td_member_words; // what is known to be kept; the gateway's
 struct td_member_words *td_member_words_new(void);
 struct td_member_words *td_member_words_free(struct td_member_words *w);
+// Whether this SlurmCluster lets the federation's hub limit what it has.
+bool td_member_word_let(const yyjson_val *sc, const char *federation);
 // Why this SlurmCluster does not hold back by what the federation's hub says; NULL: it does.
 const char *td_member_word_not(const yyjson_val *sc, const char *federation);
 // Keeps a word: JSON of a hub. TD_INVALID: it is none. One request of Kubernetes in ten seconds where it is not new.

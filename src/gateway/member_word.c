@@ -41,10 +41,14 @@ struct td_member_words *td_member_words_free(struct td_member_words *w)
 
 // ---- may it be kept? ----
 
+bool td_member_word_let(const yyjson_val *sc, const char *federation)
+{
+	return td_jbool(td_jfind(td_jget(sc, "spec.federation.hubs"), "name", federation), "limits", false);
+}
+
 const char *td_member_word_not(const yyjson_val *sc, const char *federation)
 {
-	const yyjson_val *hub = td_jfind(td_jget(sc, "spec.federation.hubs"), "name", federation);
-	if (!td_jbool(hub, "limits", false))
+	if (!td_member_word_let(sc, federation))
 		return "its administrator does not let the hub limit anything: spec.federation.hubs[].limits of its "
 		       "SlurmCluster";
 	if (!td_slurm_limits_enforced(sc))
