@@ -170,35 +170,46 @@ static bool mounted(struct td_host_data *d, const struct td_host_data_now *n, co
 	return err.code == 0;
 }
 
-static void value_of(const char *text, const char *key, char *ret, size_t n)
+// False: it is longer than there is room for.
+static bool value_of(const char *text, const char *key, char *ret, size_t n)
 {
 	const char *at = strstr(text, key);
 	while (at && at != text && at[-1] != ' ')
 		at = strstr(at + 1, key);
 	at = at ? at + strlen(key) : "";
-	snprintf(ret, n, "%.*s", (int)strcspn(at, " \n"), at);
+	size_t len = strcspn(at, " \n");
+	if (len >= n)
+		return false;
+	snprintf(ret, n, "%.*s", (int)len, at);
 	if (!strcmp(ret, "(null)"))
 		*ret = '\0';
+	return true;
 }
 
 bool td_host_record_read(const char *text, struct td_host_record *ret)
 {
 	char state[256], cpus[32];
-	if (!td_starts(text, "NodeName="))
+	if (!td_starts(text, "NodeName=") ||
+	    !value_of(text, "AvailableFeatures=", ret->features, sizeof(ret->features)) ||
+	    !value_of(text, "ActiveFeatures=", ret->active, sizeof(ret->active)) ||
+	    !value_of(text, "State=", state, sizeof(state)) || !value_of(text, "CPUAlloc=", cpus, sizeof(cpus)))
 		return false;
-	value_of(text, "AvailableFeatures=", ret->features, sizeof(ret->features));
-	value_of(text, "ActiveFeatures=", ret->active, sizeof(ret->active));
-	value_of(text, "State=", state, sizeof(state));
-	value_of(text, "CPUAlloc=", cpus, sizeof(cpus));
 	ret->idle = td_starts(state, "IDLE") && !strstr(state, "COMPLETING") && !strcmp(cpus, "0");
 	return true;
 }
 
-static bool record(const struct td_host_data_now *n, struct td_host_record *ret)
+static bool record(struct td_host_data *d, const struct td_host_data_now *n, struct td_host_record *ret)
 {
 	char *argv[] = {"scontrol", "-o", "show", "node", (char *)(uintptr_t)n->name, NULL};
 	td_auto_buf struct td_buf out = {0};
-	return !beside_slurmd(n, argv, &out, NULL) && td_host_record_read(td_buf_str(&out), ret);
+	if (beside_slurmd(n, argv, &out, NULL))
+		return false;
+	if (td_host_record_read(td_buf_str(&out), ret))
+		return true;
+	td_host_complain(&d->last,
+			 "what Slurm says of this machine is no record of a node, or has features of more than 4095 "
+			 "letters: it is not told which data sets are here");
+	return false;
 }
 
 static void tell(struct td_host_data *d, const struct td_host_data_now *n, const struct td_host_record *r,
@@ -439,7 +450,7 @@ void td_host_data_keep(struct td_host_data *d, const struct td_host_data_now *n)
 	if (!names.n || !n->slurmd || (on && !mounted(d, n, place)) ||
 	    td_file_read("/proc/sys/kernel/random/boot_id", 128, &boot, NULL))
 		return;
-	asks = asks && record(n, &rec);
+	asks = asks && record(d, n, &rec);
 	d->busy = false;
 	for (i = 0; on && i < names.n; i++) {
 		struct td_error err = TD_ERROR_INIT;

@@ -36,7 +36,7 @@ struct td_host_data_now {
 void td_host_data_keep(struct td_host_data *d, const struct td_host_data_now *n);
 void td_host_data_done(struct td_host_data *d); // ends the program
 
-// What `scontrol -o show node` says (pure): false: nothing of a node.
+// What `scontrol -o show node` says (pure): false: nothing of a node, or longer than there is room for.
 struct td_host_record {
 	char features[4096], active[4096];
 	bool idle; // nothing runs there, and nothing ends
