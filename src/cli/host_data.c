@@ -150,6 +150,12 @@ static bool mounted(struct td_host_data *d, const struct td_host_data_now *n, co
 		return true;
 	DIR *dir = opendir(its);
 	bool full = false;
+	if (!dir && errno != ENOENT) {
+		td_fail_errno(&err, TD_INTERNAL, errno,
+			      AT " of this machine cannot be read, so no copies are kept here");
+		td_host_complain(&d->last, err.msg);
+		return false;
+	}
 	for (struct dirent *e; dir && (e = readdir(dir));)
 		full |= strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
 	if (dir)
