@@ -49,7 +49,15 @@ static struct td_host_fetch *fetch_of(struct td_host_data *d, const char *name)
 	return &d->v[d->n++];
 }
 
-static void stop(struct td_host_data *d)
+// What is written for a program.
+static void forget(const char *own)
+{
+	td_auto_free char *dir = td_asprintf("%s/data-keys", own), *groups = td_asprintf("%s/data-groups", own);
+	td_rm_rf(dir, NULL);
+	unlink(groups);
+}
+
+static void stop(struct td_host_data *d, const char *own)
 {
 	if (d->pid) {
 		kill(-d->pid, SIGKILL);
@@ -58,11 +66,12 @@ static void stop(struct td_host_data *d)
 	d->pid = 0;
 	for (size_t i = 0; i < d->n; i++)
 		d->v[i].runs = false;
+	forget(own);
 }
 
-void td_host_data_done(struct td_host_data *d)
+void td_host_data_done(struct td_host_data *d, const char *dir)
 {
-	stop(d);
+	stop(d, dir);
 	for (size_t i = 0; i < d->n; i++) {
 		free(d->v[i].name);
 		free(d->v[i].print);
@@ -345,9 +354,7 @@ static void reap(struct td_host_data *d, const struct td_host_data_now *n, const
 	if (!d->pid || waitpid(d->pid, &status, WNOHANG) != d->pid)
 		return;
 	d->pid = 0;
-	td_auto_free char *dir = td_asprintf("%s/data-keys", n->dir), *groups = td_asprintf("%s/data-groups", n->dir);
-	td_rm_rf(dir, NULL);
-	unlink(groups);
+	forget(n->dir);
 	for (size_t i = 0; i < d->n; i++) {
 		struct td_host_fetch *f = &d->v[i];
 		if (!f->runs)
@@ -432,7 +439,7 @@ static int act_on(struct td_host_data *d, const struct td_host_data_now *n, stru
 		return begin(d, n, f, place, NULL, err);
 	case TD_DATA_END_POD:
 		if (f->runs)
-			stop(d);
+			stop(d, n->dir);
 		f->there = false;
 		return 0;
 	}
