@@ -150,6 +150,7 @@ static void look(struct host *h, int64_t now)
 				h->who.name, h->who.ns, h->who.set);
 		h->said_out = true;
 		bool left = h->leaving || td_host_key_there(h->dir);
+		td_host_data_done(&h->data, h->dir);
 		td_host_daemon_stop(&h->d);
 		h->d.not_before = 0; // none has run since
 		h->leaving = left && td_host_hook(h->after, h->who.name, h->cancel, &err);
@@ -239,7 +240,7 @@ static void run(struct host *h)
 		td_cancel_wait(h->cancel, TICK_MS);
 	}
 	td_info("slurmd is ended; jobs go on");
-	td_host_data_done(&h->data);
+	td_host_data_done(&h->data, h->dir);
 	td_host_daemon_stop(&h->d);
 }
 

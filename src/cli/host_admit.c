@@ -58,12 +58,15 @@ static const struct {
 } roles[] = {{"host-role.yaml", "host"}, {"host-key-role.yaml", "key"}};
 enum { KEY = 1 };
 
-// A Secret with the keys of a server of S3. Who writes Datasets cannot have machines read another one.
-static bool has_keys(struct td_kube *k, const char *ns, const char *name)
+// A Secret with the keys of a server of S3. Who writes Datasets cannot have machines read another one. One that could not be
+// looked at is an error: the Role would lose it.
+static int add_keys(struct td_kube *k, const char *ns, const char *name, struct td_strv *ret, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
-	return !td_kube_get(k, &td_secrets, ns, name, NULL, &o, NULL) && td_jstr(o->root, "data.accessKeyID") &&
-	       td_jstr(o->root, "data.secretAccessKey");
+	int r = td_kube_get(k, &td_secrets, ns, name, NULL, &o, err);
+	if (!r && td_jstr(o->root, "data.accessKeyID") && td_jstr(o->root, "data.secretAccessKey"))
+		td_strv_add(ret, name);
+	return r && r != TD_NOT_FOUND && r != TD_DENIED ? td_wrap(err, "Secret %s/%s", ns, name) : 0;
 }
 
 // The Secrets of the data sets that there are: their machines fetch copies themselves (host_data.c).
@@ -72,13 +75,15 @@ static int data_secrets(struct td_kube *k, const char *ns, const char *cluster, 
 {
 	td_auto_objects struct td_objects all = {0};
 	int r = td_kube_list(k, &td_datasets, ns, NULL, NULL, NULL, &all, err);
+	if (r)
+		return r != TD_NOT_FOUND && r != TD_DENIED ? td_wrap(err, "Datasets of %s", ns) : 0;
 	for (size_t i = 0; !r && i < all.n; i++) {
 		const char *secret = td_jstr(all.v[i]->root, "spec.source.s3.secret");
 		if (secret && td_streq(td_jstr(all.v[i]->root, "spec.clusterName"), cluster) &&
-		    !td_strv_has(ret, secret) && has_keys(k, ns, secret))
-			td_strv_add(ret, secret);
+		    !td_strv_has(ret, secret))
+			r = add_keys(k, ns, secret, ret, err);
 	}
-	return r && r != TD_NOT_FOUND && r != TD_DENIED ? td_wrap(err, "Datasets of %s", ns) : 0;
+	return r;
 }
 
 static int grant(struct td_kube *k, const struct td_object *set, const struct td_strv *names, struct td_error *err)

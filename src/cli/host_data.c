@@ -49,7 +49,15 @@ static struct td_host_fetch *fetch_of(struct td_host_data *d, const char *name)
 	return &d->v[d->n++];
 }
 
-static void stop(struct td_host_data *d)
+// What is written for a program.
+static void forget(const char *own)
+{
+	td_auto_free char *dir = td_asprintf("%s/data-keys", own), *groups = td_asprintf("%s/data-groups", own);
+	td_rm_rf(dir, NULL);
+	unlink(groups);
+}
+
+static void stop(struct td_host_data *d, const char *own)
 {
 	if (d->pid) {
 		kill(-d->pid, SIGKILL);
@@ -58,11 +66,12 @@ static void stop(struct td_host_data *d)
 	d->pid = 0;
 	for (size_t i = 0; i < d->n; i++)
 		d->v[i].runs = false;
+	forget(own);
 }
 
-void td_host_data_done(struct td_host_data *d)
+void td_host_data_done(struct td_host_data *d, const char *dir)
 {
-	stop(d);
+	stop(d, dir);
 	for (size_t i = 0; i < d->n; i++) {
 		free(d->v[i].name);
 		free(d->v[i].print);
@@ -150,6 +159,12 @@ static bool mounted(struct td_host_data *d, const struct td_host_data_now *n, co
 		return true;
 	DIR *dir = opendir(its);
 	bool full = false;
+	if (!dir && errno != ENOENT) {
+		td_fail_errno(&err, TD_INTERNAL, errno,
+			      AT " of this machine cannot be read, so no copies are kept here");
+		td_host_complain(&d->last, err.msg);
+		return false;
+	}
 	for (struct dirent *e; dir && (e = readdir(dir));)
 		full |= strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
 	if (dir)
@@ -170,35 +185,46 @@ static bool mounted(struct td_host_data *d, const struct td_host_data_now *n, co
 	return err.code == 0;
 }
 
-static void value_of(const char *text, const char *key, char *ret, size_t n)
+// False: it is longer than there is room for.
+static bool value_of(const char *text, const char *key, char *ret, size_t n)
 {
 	const char *at = strstr(text, key);
 	while (at && at != text && at[-1] != ' ')
 		at = strstr(at + 1, key);
 	at = at ? at + strlen(key) : "";
-	snprintf(ret, n, "%.*s", (int)strcspn(at, " \n"), at);
+	size_t len = strcspn(at, " \n");
+	if (len >= n)
+		return false;
+	snprintf(ret, n, "%.*s", (int)len, at);
 	if (!strcmp(ret, "(null)"))
 		*ret = '\0';
+	return true;
 }
 
 bool td_host_record_read(const char *text, struct td_host_record *ret)
 {
 	char state[256], cpus[32];
-	if (!td_starts(text, "NodeName="))
+	if (!td_starts(text, "NodeName=") ||
+	    !value_of(text, "AvailableFeatures=", ret->features, sizeof(ret->features)) ||
+	    !value_of(text, "ActiveFeatures=", ret->active, sizeof(ret->active)) ||
+	    !value_of(text, "State=", state, sizeof(state)) || !value_of(text, "CPUAlloc=", cpus, sizeof(cpus)))
 		return false;
-	value_of(text, "AvailableFeatures=", ret->features, sizeof(ret->features));
-	value_of(text, "ActiveFeatures=", ret->active, sizeof(ret->active));
-	value_of(text, "State=", state, sizeof(state));
-	value_of(text, "CPUAlloc=", cpus, sizeof(cpus));
 	ret->idle = td_starts(state, "IDLE") && !strstr(state, "COMPLETING") && !strcmp(cpus, "0");
 	return true;
 }
 
-static bool record(const struct td_host_data_now *n, struct td_host_record *ret)
+static bool record(struct td_host_data *d, const struct td_host_data_now *n, struct td_host_record *ret)
 {
 	char *argv[] = {"scontrol", "-o", "show", "node", (char *)(uintptr_t)n->name, NULL};
 	td_auto_buf struct td_buf out = {0};
-	return !beside_slurmd(n, argv, &out, NULL) && td_host_record_read(td_buf_str(&out), ret);
+	if (beside_slurmd(n, argv, &out, NULL))
+		return false;
+	if (td_host_record_read(td_buf_str(&out), ret))
+		return true;
+	td_host_complain(&d->last,
+			 "what Slurm says of this machine is no record of a node, or has features of more than 4095 "
+			 "letters: it is not told which data sets are here");
+	return false;
 }
 
 static void tell(struct td_host_data *d, const struct td_host_data_now *n, const struct td_host_record *r,
@@ -328,9 +354,7 @@ static void reap(struct td_host_data *d, const struct td_host_data_now *n, const
 	if (!d->pid || waitpid(d->pid, &status, WNOHANG) != d->pid)
 		return;
 	d->pid = 0;
-	td_auto_free char *dir = td_asprintf("%s/data-keys", n->dir), *groups = td_asprintf("%s/data-groups", n->dir);
-	td_rm_rf(dir, NULL);
-	unlink(groups);
+	forget(n->dir);
 	for (size_t i = 0; i < d->n; i++) {
 		struct td_host_fetch *f = &d->v[i];
 		if (!f->runs)
@@ -415,7 +439,7 @@ static int act_on(struct td_host_data *d, const struct td_host_data_now *n, stru
 		return begin(d, n, f, place, NULL, err);
 	case TD_DATA_END_POD:
 		if (f->runs)
-			stop(d);
+			stop(d, n->dir);
 		f->there = false;
 		return 0;
 	}
@@ -439,7 +463,7 @@ void td_host_data_keep(struct td_host_data *d, const struct td_host_data_now *n)
 	if (!names.n || !n->slurmd || (on && !mounted(d, n, place)) ||
 	    td_file_read("/proc/sys/kernel/random/boot_id", 128, &boot, NULL))
 		return;
-	asks = asks && record(n, &rec);
+	asks = asks && record(d, n, &rec);
 	d->busy = false;
 	for (i = 0; on && i < names.n; i++) {
 		struct td_error err = TD_ERROR_INIT;

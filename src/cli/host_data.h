@@ -34,9 +34,10 @@ struct td_host_data_now {
 };
 // Does what is next. What is in the way is logged.
 void td_host_data_keep(struct td_host_data *d, const struct td_host_data_now *n);
-void td_host_data_done(struct td_host_data *d); // ends the program
+// Ends the program, and removes the keys that were written for it. dir: root's alone.
+void td_host_data_done(struct td_host_data *d, const char *dir);
 
-// What `scontrol -o show node` says (pure): false: nothing of a node.
+// What `scontrol -o show node` says (pure): false: nothing of a node, or longer than there is room for.
 struct td_host_record {
 	char features[4096], active[4096];
 	bool idle; // nothing runs there, and nothing ends

@@ -33,7 +33,7 @@
 #define HAD "/run/tandem-groups.had"
 // With a directory service who is not found may be somebody when it answers again.
 #define DIRECTORY "/var/lib/sss/pipes/nss"
-enum { MOST_MOUNTS = 4096, MOST_TEXT = 16 << 20, MOST_ENDED = 256, HUP_S = 2, SETTLE_S = 3 };
+enum { MOST_TEXT = 16 << 20, MOST_ENDED = 256, HUP_S = 2, SETTLE_S = 3 };
 
 bool td_groupmount_read(const char *line, const char *dir, struct td_groupmount *ret)
 {
@@ -111,10 +111,10 @@ static int read_own(struct groupkeep_pass *l, struct td_error *err)
 		return td_fail(err, TD_INTERNAL, "what is mounted here cannot be read");
 	l->ns = mnt.st_ino;
 	l->user = user.st_ino;
-	l->own = td_calloc(MOST_MOUNTS, sizeof(*l->own));
-	for (char *rest = NULL, *line = strtok_r(b.s, "\n", &rest); line && l->n_own < MOST_MOUNTS;
-	     line = strtok_r(NULL, "\n", &rest))
+	for (char *rest = NULL, *line = strtok_r(b.s, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		l->own = td_realloc(l->own, (l->n_own + 1) * sizeof(*l->own));
 		l->n_own += td_groupmount_read(line, TD_GROUPFS, &l->own[l->n_own]);
+	}
 	return 0;
 }
 

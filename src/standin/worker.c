@@ -279,6 +279,7 @@ static _Noreturn void serve_own(int fd)
 static int listen_own(const char *path)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	errno = ENAMETOOLONG;
 	int fd = strlen(path) < sizeof(a.sun_path) ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
 	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
 	if (fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a)) && !listen(fd, CLIENTS))

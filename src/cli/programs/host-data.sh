@@ -8,13 +8,21 @@ TD_DATA=$(readlink -f "$TD_DATA")
 export TD_DATA
 exec setpriv --pdeathsig TERM unshare --mount --propagation private sh -c '
 	mount --bind "$TD_DATA" "$TD_DATA"
-	while read -r _ _ _ _ at _; do
-		at=$(printf %b "$at")
-		case $at in
-		"$TD_DATA" | "$TD_DATA"/* | /dev | /dev/*) ;;
-		*) mount -o remount,bind,ro "$at" 2>/dev/null || : ;;
-		esac
-	done </proc/self/mountinfo
+	# What lies under another mount, or lets root in nowhere, is not made read-only and cannot be written to either.
+	for pass in close check; do
+		while read -r _ _ _ _ at how _; do
+			at=$(printf %b "$at")
+			case $at in
+			"$TD_DATA" | "$TD_DATA"/* | /dev | /dev/*) continue ;;
+			esac
+			if [ $pass = close ]; then
+				mount -o remount,bind,ro "$at" 2>/dev/null || :
+			elif [ "${how%%,*}" = rw ] && { [ -d "$at" ] || [ -f "$at" ]; } && [ -w "$at" ]; then
+				echo "tandem host: $at cannot be made read-only for what fetches data sets, so nothing is fetched" >&2
+				exit 1
+			fi
+		done </proc/self/mountinfo
+	done
 	program=$TD_PROGRAM
 	unset TD_PROGRAM
 	cd "$TD_DATA"

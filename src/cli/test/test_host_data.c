@@ -38,6 +38,13 @@ static void what_slurm_says(void **state)
 	for (size_t i = 0; i < TD_LEN(busy); i++)
 		assert_true(td_host_record_read(busy[i], &r) && !r.idle && !*r.features);
 	assert_false(td_host_record_read("slurm_load_node error: Unable to contact slurm controller", &r));
+	// Features that were cut would be written back so.
+	for (int n = 4095; n <= 4096; n++)
+		for (int active = 0; active < 2; active++) {
+			td_auto_free char *many = td_asprintf("NodeName=h0 CPUAlloc=0 %sFeatures=%0*d State=IDLE",
+							      active ? "Active" : "Available", n, 0);
+			assert_int_equal(td_host_record_read(many, &r), n == 4095);
+		}
 }
 
 static void which_it_wants(void **state)
